@@ -1,0 +1,1 @@
+"""sfumato: mechanisms, accounting and attacks for learning from private data."""

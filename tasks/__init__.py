@@ -1,0 +1,1 @@
+"""The steps: read parameters and files, call one function of the library, write files atomically."""

@@ -1,0 +1,87 @@
+"""Checkpoints of long fits, kept outside of the outputs, which are deleted before a stage starts.
+
+A checkpoint belongs to one key: the hash of the command, the parameters and the input files. A fit with
+another key never sees it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sfumato import artifacts
+from sfumato.errors import SfumatoError
+from sfumato.topk.state import State
+from tasks.command import Call
+
+
+def run_key(call: Call, step: str, inputs: Sequence[Path]) -> str:
+    """The hash of everything that a step's result depends on, but for the code.
+
+    Args:
+        call: the call.
+        step: the step's name.
+        inputs: files that it reads.
+    """
+    digest = hashlib.sha256()
+    plain = call.params.model_dump(mode="json")
+    digest.update(json.dumps([step, call.system, dict(call.options), plain], sort_keys=True).encode())
+    for path in inputs:
+        digest.update(file_hash(path).encode())
+    return digest.hexdigest()
+
+
+def file_hash(path: Path) -> str:
+    """SHA-256 of a file, hexadecimal."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+@dataclass
+class Checkpoints:
+    """The checkpoints of one stage.
+
+    Attributes:
+        folder: where they lie.
+        interval: seconds between two saves.
+        clock: seconds that only go up.
+    """
+
+    folder: Path
+    interval: float = 15.0
+    clock: Callable[[], float] = time.monotonic
+    _last: float = field(default=0.0, init=False)
+
+    @classmethod
+    def of(cls, root: Path, key: str) -> Checkpoints:
+        """The checkpoints of a run key below ``.runtime``."""
+        checkpoints = cls(root / ".runtime" / "checkpoints" / key[:32])
+        checkpoints._last = checkpoints.clock()
+        return checkpoints
+
+    def save(self, name: str, state: State, force: bool = False) -> None:
+        """Save a state if the interval has passed, or at once."""
+        if not force and self.clock() - self._last < self.interval:
+            return
+        tensors, text = state.to_tensors()
+        artifacts.write_tensors(self.folder / f"{name}.safetensors", tensors, text)
+        self._last = self.clock()
+
+    def load(self, name: str) -> State | None:
+        """The last saved state, or None; a damaged one counts as none."""
+        path = self.folder / f"{name}.safetensors"
+        if not path.exists():
+            return None
+        try:
+            return State.from_tensors(artifacts.read_tensors(path), artifacts.read_metadata(path))
+        except SfumatoError:
+            return None
+
+    def clear(self) -> None:
+        """Remove them, once the outputs are written."""
+        shutil.rmtree(self.folder, ignore_errors=True)

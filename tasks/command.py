@@ -1,0 +1,129 @@
+"""What every step shares: its command line, its parameters, and how it fails.
+
+>>> cell_text({"dataset": "mnist", "epsilon": "3", "method": "tp_topk"})
+'mnist-tp_topk-3'
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tasks import lifecycle
+
+lifecycle.begin()
+
+from sfumato.errors import SfumatoError  # noqa: E402  (threads are fixed before numpy loads)
+from sfumato.params import Params, load  # noqa: E402
+
+CELL_ORDER = ("dataset", "method", "epsilon", "block")
+OPTIONS = (*CELL_ORDER, "attack")
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of a step.
+
+    Attributes:
+        params: the checked parameters.
+        root: the repository, all paths are below it.
+        system: which system's step; empty for shared ones.
+        options: the cell and the kind of attack, as text, as given.
+    """
+
+    params: Params
+    root: Path
+    system: str
+    options: Mapping[str, str]
+
+    @property
+    def cell(self) -> str:
+        """The cell's name, as in the stage's."""
+        return cell_text(self.options)
+
+    def path(self, kind: str, step: str, suffix: str) -> Path:
+        """``data/<kind>/<system>/<step>/<cell><suffix>``."""
+        return self.root / "data" / kind / self.system / step / f"{self.cell}{suffix}"
+
+
+Handler = Callable[[Call], None]
+
+
+def cell_text(options: Mapping[str, str]) -> str:
+    """The parts of a cell that are given, joined by hyphens in their fixed order."""
+    return "-".join(options[name] for name in CELL_ORDER if name in options)
+
+
+def main(step: str, handlers: Mapping[str, Handler], arguments: Sequence[str] | None = None) -> int:
+    """Run a step from its command line.
+
+    Args:
+        step: the step's name, for messages.
+        handlers: system name -> what to call; a single entry "" for a step without systems.
+        arguments: the command line; the process's own by default.
+
+    Returns:
+        0, or 2 after one sentence on standard error when the input is wrong.
+    """
+    parser = argparse.ArgumentParser(prog=f"python -m tasks.{step}")
+    if "" not in handlers:
+        parser.add_argument("system", choices=sorted(handlers))
+    for name in OPTIONS:
+        parser.add_argument(f"--{name}")
+    given = vars(parser.parse_args(arguments))
+    system = given.pop("system", "")
+    options = {name: value for name, value in given.items() if value is not None}
+    root = Path.cwd()
+    try:
+        params = load(root / "params.yaml")
+        _check_options(options)
+        handlers[system](Call(params, root, system, options))
+    except SfumatoError as error:
+        print(f"{step}: {error}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        name = Path(str(error.filename)).name if error.filename else "a file"
+        print(f"{step}: {name} cannot be read or written ({error.strerror or error}); nothing was kept.", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _check_options(options: Mapping[str, str]) -> None:
+    for name in OPTIONS:
+        value = options.get(name)
+        if value is not None and not value.replace(".", "").replace("_", "").isalnum():
+            raise SfumatoError(f"--{name} is {value!r}; allowed are letters, digits, dots and underscores.")
+    if "epsilon" in options:
+        number(options, "epsilon")
+
+
+def number(options: Mapping[str, str], name: str) -> float:
+    """An option as a number.
+
+    Raises:
+        SfumatoError: if it is missing or no number.
+    """
+    try:
+        return float(required(options, name))
+    except ValueError:
+        raise SfumatoError(f"--{name} is {options.get(name)!r}; allowed is a number.") from None
+
+
+def required(options: Mapping[str, str], name: str) -> str:
+    """An option that must be given.
+
+    Raises:
+        SfumatoError: if it is not.
+    """
+    if name not in options:
+        raise SfumatoError(f"--{name} is missing; allowed is one value for it.")
+    return options[name]
+
+
+def progress(done: int, total: int, text: str, every: int = 10) -> None:
+    """A progress line on standard error, which the flow turns into bars."""
+    if done % every == 0 or done == total:
+        print(f"progress {done}/{total} {text}", file=sys.stderr, flush=True)

@@ -1,0 +1,31 @@
+"""Where a cell's data lies and which data set it is."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import cast, get_args
+
+from sfumato.errors import SfumatoError
+from sfumato.params import DatasetName
+from tasks.command import Call, required
+
+
+def dataset_name(call: Call) -> DatasetName:
+    """The cell's data set, checked."""
+    name = required(call.options, "dataset")
+    if name not in get_args(DatasetName):
+        raise SfumatoError(f"--dataset is {name!r}; allowed are {', '.join(get_args(DatasetName))}.")
+    return cast("DatasetName", name)
+
+
+def prepared_path(call: Call) -> Path:
+    """The prepared file of the cell's data set."""
+    return call.root / "data" / "prepared" / f"{dataset_name(call)}.npz"
+
+
+def search_dirs(call: Call) -> tuple[Path, ...]:
+    """The folders to look for raw files in: the parameters' and SFUMATO_DATA's."""
+    named = [Path(folder) for folder in call.params.data.search_dirs]
+    extra = os.environ.get("SFUMATO_DATA")
+    return tuple((call.root / folder).resolve() for folder in [*named, *([Path(extra)] if extra else [])])

@@ -1,0 +1,25 @@
+"""Fetch a data set, verify it, and write it as one file: ``python -m tasks.prepare --dataset mnist``."""
+
+from __future__ import annotations
+
+import sys
+
+from tasks import command, data_cells
+
+
+def prepare(call: command.Call) -> None:
+    """Write ``data/prepared/<dataset>.npz``."""
+    from sfumato import datasets
+
+    name = data_cells.dataset_name(call)
+    raw = call.root / "data" / "raw"
+    options = {
+        "cifar10": {"source": call.params.data.cifar10_source},
+        "thyroid": {"target": call.params.data.thyroid_target},
+    }.get(name, {})
+    datasets.fetch(name, raw, data_cells.search_dirs(call), **options)
+    datasets.save(data_cells.prepared_path(call), datasets.prepare(name, raw, **options))
+
+
+if __name__ == "__main__":
+    sys.exit(command.main("prepare", {"": prepare}))
