@@ -129,6 +129,7 @@ class _Schedule:
                 return
             name = ended.get()
             running.discard(name)
+            self._futures[name].wait()
             if self._futures[name].state.is_completed():
                 for needs in self._waiting.values():
                     needs.discard(name)

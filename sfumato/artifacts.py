@@ -42,6 +42,7 @@ Array: TypeAlias = NDArray[Any]
 T = TypeVar("T")
 
 _ZIP_DATE = (1980, 1, 1, 0, 0, 0)
+_ZIP64_BYTES = (1 << 31) - (1 << 20)
 _SAFETENSORS_DTYPES = {
     "bool": "BOOL",
     "uint8": "U8",
@@ -256,7 +257,7 @@ def write_npz(path: PathLike, arrays: Mapping[str, Array]) -> None:
         for name, array in prepared.items():
             info = zipfile.ZipInfo(f"{name}.npy", _ZIP_DATE)
             info.create_system = 3
-            with archive.open(info, "w", force_zip64=True) as entry:
+            with archive.open(info, "w", force_zip64=array.nbytes >= _ZIP64_BYTES) as entry:
                 np.lib.format.write_array(entry, array, allow_pickle=False)
 
 

@@ -182,7 +182,7 @@ class TopK(Section):
 
     @model_validator(mode="after")
     def _every_cell_is_described(self) -> Self:
-        for dataset in sorted({*self.grid.datasets, *self.audit.datasets, *self.membership.datasets}):
+        for dataset in sorted(self.grid.datasets):
             tables: dict[str, Mapping[DatasetName, object]] = {
                 "model": self.model,
                 "sampling.expected_batch_size": self.sampling.expected_batch_size,
@@ -194,9 +194,8 @@ class TopK(Section):
             for key, table in tables.items():
                 if dataset not in table:
                     raise ValueError(f"topk.{key} has no entry for {dataset!r}; allowed is one for every data set in use")
-            methods = {*self.grid.methods, *self.audit.methods, *self.membership.methods}
             for key, table in (("clip_norm", self.train.clip_norm), ("learning_rate", self.train.learning_rate)):
-                wanted = methods | ({"non_private"} if key == "learning_rate" else set())
+                wanted: set[str] = {*self.grid.methods} | ({"non_private"} if key == "learning_rate" else set())
                 for method in sorted(wanted - set(table[dataset])):
                     raise ValueError(
                         f"topk.train.{key}.{dataset} has no entry for {method!r}; allowed is one for every method in use"
@@ -206,6 +205,8 @@ class TopK(Section):
     @model_validator(mode="after")
     def _attacks_lie_in_the_grid(self) -> Self:
         for step, section in (("audit", self.audit), ("membership", self.membership)):
+            if not section.datasets:
+                continue
             for key in ("datasets", "methods", "epsilons"):
                 outside = [x for x in getattr(section, key) if x not in getattr(self.grid, key)]
                 if outside:

@@ -42,7 +42,9 @@ from sfumato.errors import AccountingError
 from sfumato.mechanisms import NeighboringRelation
 
 COARSE_ERROR = 2e-4
-MAX_CHANGE = 3e-4
+MAX_CHANGE = 6e-5
+LOG_FLOOR = -640.0
+ALIAS = 1e-8
 MAX_LEVELS = 7
 MAX_WINDOW = 2**22
 
@@ -82,6 +84,7 @@ class _Plan:
     step: float
     log_tail: float
     deviation: float
+    chernoff: float
 
 
 @dataclass(frozen=True)
@@ -110,25 +113,27 @@ def _plan(parts: list[tuple[PoissonGaussian, int]], epsilon: float | None, log_d
     if log_delta is not None:
         chernoff = (values - log_delta) / tilts
         best = int(np.argmin(chernoff))
-        epsilon = float(chernoff[best])
+        bound = epsilon = float(chernoff[best])
     else:
         assert epsilon is not None
         exponents = values - tilts * epsilon
         best = int(np.argmin(exponents))
-        # The Chernoff exponent overstates delta by a factor that 1e-4 covers in practice.
-        log_delta = min(0.0, float(exponents[best])) - 9.0
-        log_tail = min(-50.0, log_delta - math.log(steps) - 16.0)
-        if log_tail < -700.0:
-            log_tail = -700.0
+        # The Chernoff exponent overstates delta by a factor that exp(-9) covers in practice.
+        bound = min(0.0, float(exponents[best]))
+        log_delta = max(bound, LOG_FLOOR) - 9.0
+        log_tail = max(-700.0, min(-50.0, log_delta - math.log(steps) - 16.0))
     tilt = float(tilts[best])
     reach = (values - (log_delta - 14.0)) / tilts
     top = int(np.argmin(reach))
-    backward = np.logspace(-3.0, 3.0, 60) * max(tilt, 1.0 / max(deviation, 1e-30))
-    descent = (math.log(1e-13) - cumulants(tilt - backward) + values[best]) / backward
+    # The tilted loss leaves the window with at most ALIAS on either side; what wraps only adds to delta.
+    spread = np.logspace(-3.0, 3.0, 60) * max(tilt, 1.0 / max(deviation, 1e-30))
+    descent = (math.log(ALIAS) - cumulants(tilt - spread) + values[best]) / spread
+    ascent = (cumulants(tilt + spread) - values[best] - math.log(ALIAS)) / spread
     low = min(float(np.max(descent)), epsilon)
+    high = max(float(reach[top]), float(np.min(ascent)))
     scale = max(epsilon, 0.02 * deviation)
     step = math.sqrt(12.0 * COARSE_ERROR * scale / ((tilt + 1.0) * steps))
-    return _Plan(tilt, epsilon, log_delta, low, float(reach[top]), float(tilts[top]), step, log_tail, deviation)
+    return _Plan(tilt, epsilon, log_delta, low, high, float(tilts[top]), step, log_tail, deviation, bound)
 
 
 def _fold(pmf: LossPmf, tilt: float, size: int) -> tuple[Array, float]:
@@ -191,7 +196,11 @@ def _compose(parts: list[tuple[PoissonGaussian, int]], plan: _Plan) -> _Curve:
 
 
 def _refined(
-    parts: list[tuple[PoissonGaussian, int]], plan: _Plan, read: Callable[[_Curve], float], floor: float
+    parts: list[tuple[PoissonGaussian, int]],
+    plan: _Plan,
+    read: Callable[[_Curve], float],
+    floor: float,
+    levels: int,
 ) -> float:
     """Read a value off ever finer grids until a four times finer one changes it by less than ``MAX_CHANGE``.
 
@@ -199,7 +208,7 @@ def _refined(
     every one of them is an upper bound. ``floor`` is the size below which a change does not matter.
     """
     value = math.inf
-    for level in range(MAX_LEVELS):
+    for level in range(levels):
         try:
             finer = read(_compose(parts, replace(plan, step=plan.step / 4.0**level)))
         except TooFineError:
@@ -258,32 +267,55 @@ def _read_delta(curve: _Curve, epsilon: float) -> float:
     return above + min(1.0, max(0.0, share)) * (under - above)
 
 
-def pld_epsilon(releases: tuple[Release, ...], delta: float, relation: NeighboringRelation) -> float:
+def _plans(
+    releases: tuple[Release, ...], relation: NeighboringRelation, epsilon: float | None, log_delta: float | None
+) -> list[tuple[list[tuple[PoissonGaussian, int]], _Plan]]:
+    pairs: list[tuple[list[tuple[PoissonGaussian, int]], _Plan]] = []
+    for direction in _directions(relation):
+        parts = _parts(releases, direction)
+        if parts:
+            pairs.append((parts, _plan(parts, epsilon, log_delta)))
+    return sorted(pairs, key=lambda pair: -pair[1].chernoff)
+
+
+def pld_epsilon(
+    releases: tuple[Release, ...], delta: float, relation: NeighboringRelation, levels: int = MAX_LEVELS
+) -> float:
     """Smallest epsilon >= 0 at delta by privacy loss distributions; an upper bound, infinite if unpriceable.
 
+    A direction whose Chernoff bound is already below the other's value is not composed.
+
+    Args:
+        releases: canonical releases, as in ``events.Spent``.
+        delta: target delta.
+        relation: neighbouring relation.
+        levels: how often the grid may be refined; 1 is fast and within about a percent.
+
     Raises:
         AccountingError: if the composition needs more memory than is allowed.
     """
-    results = [0.0]
-    for direction in _directions(relation):
-        parts = _parts(releases, direction)
-        if parts:
-            plan = _plan(parts, None, math.log(delta))
+    result = 0.0
+    for parts, plan in _plans(releases, relation, None, math.log(delta)):
+        if plan.chernoff > result:
             floor = 1e-3 * plan.deviation
-            results.append(_refined(parts, plan, lambda curve: _read_epsilon(curve, delta), floor))
-    return max(results)
+            value = _refined(parts, plan, lambda curve: _read_epsilon(curve, delta), floor, levels)
+            result = max(result, value)
+    return result
 
 
-def pld_delta(releases: tuple[Release, ...], epsilon: float, relation: NeighboringRelation) -> float:
-    """delta at epsilon by privacy loss distributions; an upper bound.
+def pld_delta(
+    releases: tuple[Release, ...], epsilon: float, relation: NeighboringRelation, levels: int = MAX_LEVELS
+) -> float:
+    """delta at epsilon by privacy loss distributions; an upper bound, and exp(-640) where it is smaller.
 
     Raises:
         AccountingError: if the composition needs more memory than is allowed.
     """
-    results = [0.0]
-    for direction in _directions(relation):
-        parts = _parts(releases, direction)
-        if parts:
-            plan = _plan(parts, epsilon, None)
-            results.append(_refined(parts, plan, lambda curve: _read_delta(curve, epsilon), 1e-300))
-    return max(results)
+    result = 0.0
+    for parts, plan in _plans(releases, relation, epsilon, None):
+        if plan.chernoff <= LOG_FLOOR:
+            result = max(result, math.exp(LOG_FLOOR))
+        elif result == 0.0 or plan.chernoff > math.log(result):
+            value = _refined(parts, plan, lambda curve: _read_delta(curve, epsilon), 1e-300, levels)
+            result = max(result, value)
+    return result

@@ -91,9 +91,12 @@ def choose_support(
     means = np.array([values[row].mean() for row in rows])
     chosen, used = [], 0
     for index in _ranked(means, stream):
-        if used + len(rows[index]) <= budget:
-            chosen.append(rows[index])
-            used += len(rows[index])
+        if len(rows[index]) > budget:
+            continue
+        if used + len(rows[index]) > budget:
+            break  # going on with shorter rows would favour them over better ones
+        chosen.append(rows[index])
+        used += len(rows[index])
     if not chosen:
         raise SfumatoError(
             f"active_ratio is {active_ratio}, {budget} of {layout.size} coordinates; allowed with whole rows is "

@@ -173,11 +173,16 @@ def test_bound_uses_the_direction_of_the_missed_members():
 
 
 def test_threshold_is_judged_on_scores_that_did_not_choose_it():
-    # One outlier decides every threshold: it can raise the choosing half or the judging half, never both.
-    inside = np.concatenate([[9.0], np.zeros(199)])
-    result = epsilon_lower_bound(inside, np.zeros(200), 0.0, random(3))
-    assert (result.members, result.nonmembers) == (100, 100)
+    class InOrder:
+        permutation = staticmethod(np.arange)
+
+    # The first half alone separates the kinds: a threshold that was judged by it would show a large epsilon.
+    inside = np.repeat([1.0, 0.0], 100)
+    result = epsilon_lower_bound(inside, np.zeros(200), 0.0, InOrder())
+    assert (result.threshold, result.members, result.nonmembers) == (1.0, 100, 100)
     assert result.epsilon_lower == 0.0
+    assert epsilon_lower_bound(inside[::-1], np.zeros(200), 0.0, InOrder()).epsilon_lower == 0.0
+    assert epsilon_lower_bound(np.ones(200), np.zeros(200), 0.0, InOrder()).epsilon_lower > 3.0
 
 
 @pytest.mark.parametrize(

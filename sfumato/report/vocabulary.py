@@ -1,0 +1,166 @@
+"""The names, sentences and colours that every part of the report shares.
+
+>>> method("tp_topk").label
+'TP-TopK'
+>>> percent(0.9421), signed_points(-0.0042), epsilon_order("inf") > epsilon_order("8")
+('94.2 %', '−0.42', True)
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+MINUS = "−"
+
+
+@dataclass(frozen=True)
+class Method:
+    """A training method as the report names it.
+
+    Attributes:
+        name: as in records.
+        label: short, for charts and tables.
+        sentence: what it does, in plain words.
+        colour: light-mode colour, from a palette that colour-blind readers can tell apart.
+        dark: the same in dark mode.
+        marker: matplotlib marker, so that colour is never the only sign.
+    """
+
+    name: str
+    label: str
+    sentence: str
+    colour: str
+    dark: str
+    marker: str
+
+
+METHODS = (
+    Method(
+        "tp_topk",
+        "TP-TopK",
+        "Spends part of the budget on a private warm-up, keeps the coordinates (weights) in which that warm-up "
+        "saw the most gradient, and trains only those from then on, so that noise is added to fewer numbers.",
+        "#0067a8",
+        "#5ab4ef",
+        "o",
+    ),
+    Method(
+        "tp_rand",
+        "TP-Rand",
+        "The control: the same warm-up, budget and number of active coordinates, but the coordinates are drawn "
+        "at random. What TP-TopK gains over it is what learning the support is worth.",
+        "#c4570a",
+        "#f59a55",
+        "s",
+    ),
+    Method(
+        "on_topk",
+        "ON-TopK",
+        "Chooses the coordinates again every few steps from one more noisy full step, which is charged.",
+        "#007a5e",
+        "#3cc8a3",
+        "^",
+    ),
+    Method(
+        "on_rand",
+        "ON-Rand",
+        "Draws new random coordinates every few steps.",
+        "#a8518a",
+        "#dd93c3",
+        "v",
+    ),
+    Method(
+        "dense",
+        "Dense DP-SGD",
+        "The standard: noise on every coordinate in every step, the whole budget in one phase, with a learning "
+        "rate and clip norm of its own.",
+        "#55504a",
+        "#c9c3b8",
+        "D",
+    ),
+    Method(
+        "non_private",
+        "No privacy",
+        "Ordinary training without clipping or noise; no guarantee. A ceiling for accuracy and a target for the attack.",
+        "#8d877e",
+        "#9a948a",
+        "x",
+    ),
+)
+_BY_NAME = {entry.name: entry for entry in METHODS}
+_ORDER = {entry.name: place for place, entry in enumerate(METHODS)}
+
+DATASETS = {
+    "mnist": "MNIST",
+    "fashion_mnist": "Fashion-MNIST",
+    "cifar10": "CIFAR-10",
+    "thyroid": "Thyroid",
+    "digits": "Digits",
+}
+BINARY = frozenset({"thyroid"})
+PROFILES = ("smoke", "quick", "medium", "paper")
+
+
+def method(name: str) -> Method:
+    """The method of that name; an unknown one gets its own name and a neutral look."""
+    return _BY_NAME.get(name) or Method(name, name, "", "#55504a", "#c9c3b8", "o")
+
+
+def method_order(name: str) -> tuple[int, str]:
+    """Sort key of a method."""
+    return _ORDER.get(name, len(_ORDER)), name
+
+
+def dataset_label(name: str) -> str:
+    """A data set's name for readers."""
+    return DATASETS.get(name, name)
+
+
+def dataset_order(name: str) -> tuple[int, str]:
+    """Sort key of a data set."""
+    names = list(DATASETS)
+    return (names.index(name) if name in names else len(names)), name
+
+
+def profile_order(name: str) -> tuple[int, str]:
+    """Sort key of a profile: small ones first."""
+    return (PROFILES.index(name) if name in PROFILES else len(PROFILES)), name
+
+
+def epsilon_order(text: str) -> float:
+    """An epsilon level as a number to sort by; ``inf`` comes last."""
+    try:
+        return float(text)
+    except ValueError:
+        return math.inf
+
+
+def epsilon_label(text: str) -> str:
+    """``ε = 3``, or ``no privacy``."""
+    return "no privacy" if text == "inf" else f"ε = {text}"
+
+
+def percent(value: float, digits: int = 1) -> str:
+    """A share as a percentage."""
+    return f"{100 * value:.{digits}f} %".replace("-", MINUS)
+
+
+def signed_points(value: float, digits: int = 2) -> str:
+    """A difference of shares in percentage points, with its sign."""
+    return signed(100 * value, digits)
+
+
+def signed(value: float, digits: int = 2) -> str:
+    """A number with its sign and a true minus; a rounded zero has none."""
+    text = f"{value:+.{digits}f}"
+    return (text[1:] if float(text) == 0 else text).replace("-", MINUS)
+
+
+def number(value: float, digits: int = 3) -> str:
+    """A number with so many significant digits, with a true minus.
+
+    >>> number(0.0000123), number(4.04999)
+    ('1.23e−05', '4.05')
+    """
+    return f"{value:.{digits}g}".replace("-", MINUS)
