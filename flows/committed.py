@@ -125,7 +125,11 @@ def local_belongs(root: Path, committed: Committed) -> bool:
         base = read_json(root / LOCAL / "base.json")
     except (SfumatoError, OSError):
         return False
-    return isinstance(base, dict) and base.get("head_lock") == _sha256(committed.lock) and (root / LOCAL / LOCK).exists()
+    return (
+        isinstance(base, dict)
+        and base.get("head_lock") == _sha256(committed.lock)
+        and (root / LOCAL / LOCK).exists()
+    )
 
 
 def active_files(root: Path) -> tuple[Path, Path]:
@@ -235,19 +239,20 @@ def differences(head: Mapping[str, Any], local: Mapping[str, Any]) -> list[Diffe
     tolerances = head.get("tolerances", {})
     one, two = _leaves(head.get("values", {})), _leaves(local.get("values", {}))
     return [
-        Difference(key, one.get(key), two.get(key), float(tolerances.get(key.rpartition("/")[2], 0.0)))
-        for key in sorted({*one, *two})
-        if one.get(key) != two.get(key) or (key in one) != (key in two)
+        Difference("/".join(path), one.get(path), two.get(path), float(tolerances.get(path[-1], 0.0)))
+        for path in sorted({*one, *two})
+        if (path in one) != (path in two) or one[path] != two[path]
     ]
 
 
-def _leaves(node: Any, prefix: str = "") -> dict[str, Any]:
+def _leaves(node: Any, path: tuple[str, ...] = ()) -> dict[tuple[str, ...], Any]:
+    """Every leaf by its path of keys; the last key is the name that a tolerance is declared for."""
     if not isinstance(node, dict):
-        return {prefix: node}
+        return {path: node}
     return {
         key: value
         for name, child in node.items()
-        for key, value in _leaves(child, f"{prefix}/{name}" if prefix else str(name)).items()
+        for key, value in _leaves(child, (*path, str(name))).items()
     }
 
 

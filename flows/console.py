@@ -77,7 +77,10 @@ class Console:
         self._stream.flush()
 
     def _draw(self) -> None:
-        parts = [f"{name} {_bar(progress)} {progress.done}/{progress.total}" for name, progress in self._status.items()]
+        parts = [
+            f"{name} {_bar(progress)} {progress.done}/{progress.total}"
+            for name, progress in self._status.items()
+        ]
         self._stream.write("\r\x1b[K" + " | ".join(parts)[:_WIDTH])
         self._stream.flush()
 

@@ -31,7 +31,7 @@ from prefect.task_runners import ThreadPoolTaskRunner
 from flows.console import Console, Progress
 from flows.environment import PROJECT_ROOT
 from flows.errors import FlowError, InterruptedStageError, StageFailedError
-from flows.pipeline import Node, Pipeline, Plan
+from flows.pipeline import Pipeline, Plan
 from flows.recovery import repair
 from flows.runner import StageRunner
 from flows.server import local_api
@@ -71,7 +71,9 @@ def run_graph(root: Path, targets: Sequence[str] | None = None, workers: int = 2
         raise FlowError(f"workers is {workers}; allowed are integers of at least 1.")
     runner: Any = ThreadPoolTaskRunner(max_workers=workers)
     with local_api(root):
-        return graph.with_options(task_runner=runner)(str(root), None if targets is None else list(targets), workers)
+        return graph.with_options(task_runner=runner)(
+            str(root), None if targets is None else list(targets), workers
+        )
 
 
 @flow(name="graph", persist_result=False, validate_parameters=False)
@@ -93,7 +95,12 @@ def graph(root: str, targets: list[str] | None = None, workers: int = 2) -> Grap
         raise
     finally:
         stages = tuple(runner.outcomes.get(n, StageTiming(n, "not run", "", 0.0)) for n in plan.names)
-        facts = {"start": start, "seconds": round(time.monotonic() - begin, 3), "workers": workers, "state": state}
+        facts = {
+            "start": start,
+            "seconds": round(time.monotonic() - begin, 3),
+            "workers": workers,
+            "state": state,
+        }
         _guarded(lambda: write_timings(folder, stages, facts))
         pipeline.close()
     _guarded(lambda: _show_table(stages))
@@ -206,7 +213,9 @@ def _guarded(action: Callable[[], object]) -> None:
 
 
 def _show_table(stages: Sequence[StageTiming]) -> None:
-    rows = [{"stage": s.name, "state": s.state, "seconds": round(s.seconds, 1), "start": s.start} for s in stages]
+    rows = [
+        {"stage": s.name, "state": s.state, "seconds": round(s.seconds, 1), "start": s.start} for s in stages
+    ]
     create_table_artifact(table=rows, key="stages", description="How every stage of the run ended.")
 
 

@@ -115,7 +115,10 @@ class Pipeline:
                 known = set(order)
                 plan = Plan(
                     tuple(
-                        Node(self._address(stage), tuple(sorted(self._address(n) for n in graph[stage] if n in known)))
+                        Node(
+                            self._address(stage),
+                            tuple(sorted(self._address(n) for n in graph[stage] if n in known)),
+                        )
                         for stage in order
                     )
                 )
@@ -167,6 +170,10 @@ class Pipeline:
             if name.endswith(".dvc"):
                 return any(one.changed() for one in self._repo.stage.load_file(str(self.root / name)))
             return bool(self._repo.stage.load_one(path, stage).changed())
+
+    def cache_folder(self) -> Path:
+        """Folder of the cache that this repository uses."""
+        return Path(self._repo.cache.local.path)
 
     def close(self) -> None:
         """Let go of DVC's databases."""

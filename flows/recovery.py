@@ -1,8 +1,8 @@
-"""What a killed DVC can leave behind: a cut dvc.lock, a cut or stale lock table; put right before a run.
+r"""What a killed DVC can leave behind: a cut dvc.lock, a cut or stale lock table; put right before a run.
 
 >>> import tempfile
 >>> root = Path(tempfile.mkdtemp())
->>> _ = (root / "dvc.lock").write_text("schema: '2.0'\\nstages:\\n  train:\\n    cmd: [")
+>>> _ = (root / "dvc.lock").write_text("schema: '2.0'\nstages:\n  train:\n    cmd: [")
 >>> repair_lock_file(root)
 'dvc.lock was damaged and is set aside as .runtime/damaged/dvc.lock; finished stages come back from the cache.'
 >>> (root / "dvc.lock").exists()

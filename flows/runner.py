@@ -67,7 +67,9 @@ class StageRunner:
         self.errors: dict[str, BaseException] = {}
         self._logs = root / RUNTIME / "logs"
 
-    def execute(self, name: str, log: Callable[[str], None], on_progress: Callable[[Progress], None]) -> StageTiming:
+    def execute(
+        self, name: str, log: Callable[[str], None], on_progress: Callable[[Progress], None]
+    ) -> StageTiming:
         """Run a stage unless it is unchanged.
 
         Args:
@@ -117,7 +119,9 @@ class StageRunner:
             self.children.pause(delay)
             delay = min(2 * delay, 5.0)
 
-    def _reproduce(self, name: str, log: Callable[[str], None], on_progress: Callable[[Progress], None]) -> str:
+    def _reproduce(
+        self, name: str, log: Callable[[str], None], on_progress: Callable[[Progress], None]
+    ) -> str:
         """Let DVC reproduce one stage in a child process and judge how it ended."""
         tail: deque[str] = deque(maxlen=_TAIL)
         marks: set[str] = set()
@@ -144,8 +148,12 @@ class StageRunner:
             raise _BusyError(text)
         failure = explain(list(tail))
         if status < 0 or failure.killed:
-            raise InterruptedStageError(f"stage {name} was killed by signal {-min(status, failure.status, 0) or '?'}.")
-        raise StageFailedError(f"stage {name} failed: {failure.sentence}\n{text}", 2 if failure.status == 2 else 1)
+            raise InterruptedStageError(
+                f"stage {name} was killed by signal {-min(status, failure.status, 0) or '?'}."
+            )
+        raise StageFailedError(
+            f"stage {name} failed: {failure.sentence}\n{text}", 2 if failure.status == 2 else 1
+        )
 
 
 class _BusyError(RuntimeError):

@@ -15,8 +15,8 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from flows.environment import PROJECT_ROOT, RUNTIME, child_environment
@@ -25,6 +25,15 @@ from flows.processes import end_group, tied_module
 
 LOOPBACK = "127.0.0.1"
 _START_SECONDS = 120.0
+_API = [
+    "uvicorn",
+    "--factory",
+    "prefect.server.api.server:create_app",
+    "--log-level",
+    "error",
+    "--lifespan",
+    "on",
+]
 
 
 def free_port(preferred: int) -> int:
@@ -41,11 +50,12 @@ def free_port(preferred: int) -> int:
 
 
 @contextmanager
-def local_api(root: Path = PROJECT_ROOT) -> Generator[str]:
+def local_api(root: Path = PROJECT_ROOT, meanwhile: Callable[[], object] | None = None) -> Generator[str]:
     """A Prefect API for the block: the configured one, else a private server that ends with it.
 
     Args:
         root: its ``.runtime/logs`` takes the server's log.
+        meanwhile: done while the server starts, such as slow imports.
 
     Yields:
         the address of the API.
@@ -64,7 +74,7 @@ def local_api(root: Path = PROJECT_ROOT) -> Generator[str]:
     home = Path(os.environ["PREFECT_HOME"])
     home.mkdir(parents=True, exist_ok=True)
     with FileLock(home / "server-start.lock"):
-        process, url = _start(root)
+        process, url = _start(root, home, meanwhile)
     try:
         with temporary_settings({PREFECT_API_URL: url}):
             try:
@@ -73,10 +83,8 @@ def local_api(root: Path = PROJECT_ROOT) -> Generator[str]:
                 _send_what_waits()
     finally:
         process.terminate()
-        try:
+        with suppress(subprocess.TimeoutExpired):
             process.wait(timeout=3)
-        except subprocess.TimeoutExpired:
-            pass
         end_group(process)
 
 
@@ -89,26 +97,42 @@ def _send_what_waits() -> None:
     EventsWorker.drain_all(timeout=5)
 
 
-def _start(root: Path) -> tuple[subprocess.Popen[str], str]:
-    """Start a server without services or pages of its own and wait until it answers."""
+def _start(
+    root: Path, home: Path, meanwhile: Callable[[], object] | None
+) -> tuple[subprocess.Popen[str], str]:
+    """Start a server without pages of its own and wait until it answers.
+
+    The check of the database's schema takes seconds; a marker of this Prefect version beside the database
+    says that it was done. When the server does not come up with it, it is done anew.
+    """
+    import prefect
+
+    marker = home / f"schema-{prefect.__version__}"
+    known = marker.exists() and (home / "prefect.db").exists()
     port = free_port(0)
-    process = start_server(
-        root,
-        "prefect-server",
-        ["uvicorn", "--factory", "prefect.server.api.server:create_app", "--host", LOOPBACK, "--port", str(port)]
-        + ["--log-level", "error", "--lifespan", "on"],
-        {"PREFECT_UI_ENABLED": "0", "PREFECT__SERVER_EPHEMERAL": "1", "PREFECT__SERVER_FINAL": "1"},
-    )
+    variables = {"PREFECT_UI_ENABLED": "0", "PREFECT__SERVER_EPHEMERAL": "1", "PREFECT__SERVER_FINAL": "1"}
+    if known:
+        variables["PREFECT_SERVER_DATABASE_MIGRATE_ON_START"] = "false"
+    command = [*_API, "--host", LOOPBACK, "--port", str(port)]
+    process = start_server(root, "prefect-server", command, variables)
     url = f"http://{LOOPBACK}:{port}/api"
     try:
+        if meanwhile is not None:
+            meanwhile()
         wait_for(process, f"{url}/health", "the Prefect server")
-    except BaseException:
+    except BaseException as error:
         end_group(process)
+        if isinstance(error, FlowError) and known:
+            marker.unlink(missing_ok=True)
+            return _start(root, home, None)
         raise
+    marker.touch()
     return process, url
 
 
-def start_server(root: Path, name: str, command: list[str], variables: Mapping[str, str]) -> subprocess.Popen[str]:
+def start_server(
+    root: Path, name: str, command: list[str], variables: Mapping[str, str]
+) -> subprocess.Popen[str]:
     """Start a Python module as a server in its own process group, tied to this process.
 
     Args:

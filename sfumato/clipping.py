@@ -9,12 +9,14 @@ array([[0.6, 0.8],
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final, TypeVar, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from sfumato.checks import is_number
 from sfumato.errors import SfumatoError
 
 SMALLEST_CLIP_NORM: Final = 1e-30
@@ -33,7 +35,7 @@ def checked_clip_norm(clip_norm: float) -> float:
         SfumatoError: if it is not a number between 1e-30 and 1e30.
     """
     allowed = f"allowed is a number between {SMALLEST_CLIP_NORM:g} and {LARGEST_CLIP_NORM:g}"
-    if isinstance(clip_norm, bool) or not isinstance(clip_norm, (int, float, np.integer, np.floating)):
+    if not is_number(clip_norm):
         raise SfumatoError(f"clip_norm is {clip_norm!r}; {allowed}.")
     if not SMALLEST_CLIP_NORM <= clip_norm <= LARGEST_CLIP_NORM:
         raise SfumatoError(f"clip_norm is {float(clip_norm)!r}; {allowed}.")
@@ -76,9 +78,9 @@ def clip_to_norm(vectors: Vectors, clip_norm: float) -> Vectors:
     """
     if isinstance(vectors, np.ndarray):
         array = cast("NDArray[Any]", vectors)
-        if array.dtype not in (np.float32, np.float64):
+        if str(array.dtype) not in ("float32", "float64"):
             raise SfumatoError(f"vectors have dtype {array.dtype}; allowed are float32 and float64.")
-        return _clip_rows(torch.from_numpy(np.array(array)), clip_norm).numpy()
+        return cast("Vectors", _clip_rows(torch.as_tensor(np.array(array)), clip_norm).numpy())
     return _clip_rows(vectors, clip_norm)
 
 
@@ -97,4 +99,10 @@ def _clip_rows(vectors: torch.Tensor, clip_norm: float) -> torch.Tensor:
 
 def row_norms(vectors: torch.Tensor) -> torch.Tensor:
     """Tensor[B] of Euclidean norms of a (B, d) tensor, accumulated and returned in float64."""
-    return torch.linalg.vector_norm(vectors, dim=1, dtype=torch.float64)
+    return vector_norm(vectors, dtype=torch.float64)
+
+
+def vector_norm(values: torch.Tensor, dtype: torch.dtype | None = None) -> torch.Tensor:
+    """Euclidean norms over the last dimension, accumulated and returned in ``dtype`` (the values' own if None)."""
+    norm = cast("Callable[..., torch.Tensor]", torch.linalg.vector_norm)  # pyright: ignore[reportUnknownMemberType]
+    return norm(values, dim=-1, dtype=dtype)

@@ -25,8 +25,8 @@ _TINY = 1e-150
 _HUGE = 1e150
 
 
-def _require(name: str, value: float, low: float, high: float) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
+def _require(name: str, value: object, low: float, high: float) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise SfumatoError(f"{name} is {value!r}; allowed is a number from {low:g} to {high:g}.")
     if not low <= float(value) <= high:
         raise SfumatoError(f"{name} is {value!r}; allowed is a number from {low:g} to {high:g}.")
@@ -141,7 +141,9 @@ class DiscreteGaussian:
             raise SfumatoError(f"values has shape {values.shape}; allowed is ({self.dimension},).")
         steps = np.rint(values / self.granularity)
         if not bool(np.all(np.abs(steps) < 2.0**53)):
-            raise SfumatoError("values holds an entry that is not finite or beyond 2**53 steps of the granularity.")
+            raise SfumatoError(
+                "values holds an entry that is not finite or beyond 2**53 steps of the granularity."
+            )
         import opendp.prelude as untyped_opendp
 
         opendp = cast(Any, untyped_opendp)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.checks import is_integer
 from sfumato.errors import SfumatoError
 from sfumato.rng import RandomStream
 
@@ -42,9 +43,11 @@ class PoissonSampler:
 
     def __post_init__(self) -> None:
         """Refuse sizes outside of their ranges."""
-        if not _is_integer(self.n) or self.n < 1:
-            raise SfumatoError(f"n is {self.n!r}; allowed is an integer of at least 1, the declared public size.")
-        if not _is_integer(self.expected_batch_size) or not 1 <= self.expected_batch_size <= self.n:
+        if not is_integer(self.n) or self.n < 1:
+            raise SfumatoError(
+                f"n is {self.n!r}; allowed is an integer of at least 1, the declared public size."
+            )
+        if not is_integer(self.expected_batch_size) or not 1 <= self.expected_batch_size <= self.n:
             raise SfumatoError(
                 f"expected_batch_size is {self.expected_batch_size!r}; allowed is an integer between 1 and "
                 f"the declared public size n={self.n}."
@@ -72,10 +75,6 @@ class PoissonSampler:
         Raises:
             SfumatoError: if ``available`` is not an integer of at least 0.
         """
-        if not _is_integer(available) or available < 0:
+        if not is_integer(available) or available < 0:
             raise SfumatoError(f"available is {available!r}; allowed is an integer of at least 0.")
         return np.flatnonzero(stream.random(int(available)) < self.rate).astype(np.int64)
-
-
-def _is_integer(value: object) -> bool:
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)

@@ -11,6 +11,7 @@ import torch
 from sfumato import datasets
 from sfumato.dpsgd import ParameterLayout, get_engine
 from sfumato.errors import SfumatoError
+from sfumato.guarantee import TuningCost
 from sfumato.records import Value
 from sfumato.rng import Streams
 from sfumato.topk.models import build, initialize
@@ -62,6 +63,17 @@ def calibrated_of(call: Call, method: Method) -> CalibratedPlan:
     epsilon = None if method == "non_private" else number(call.options, "epsilon")
     n = datasets.SPECS[dataset_name(call)].n_train
     return plan_of(call, method).calibrate(epsilon, call.params.privacy.delta, n)
+
+
+def tuning_of(call: Call) -> TuningCost:
+    """What choosing the hyper-parameters cost, as the parameters declare it."""
+    tuning = call.params.topk.train.tuning
+    chosen = {
+        "defaults": "not_tuned",
+        "validation rows of the same data": "private_data",
+        "public data": "public_data",
+    }[tuning.chosen_on]
+    return TuningCost(tuning.private_trials, chosen)
 
 
 def streams_of(call: Call) -> dict[str, Streams]:

@@ -1,7 +1,4 @@
-"""Private training: ``python -m tasks.train topk --dataset mnist --method tp_topk --epsilon 3``.
-
-With ``--block`` it trains that block of shadow models for LiRA instead.
-"""
+"""Private training: ``python -m tasks.train topk --dataset mnist --method tp_topk --epsilon 3``."""
 
 from __future__ import annotations
 
@@ -15,13 +12,6 @@ from tasks import command
 
 def topk(call: command.Call) -> None:
     """Fit one cell, every seed of it: models, recorded events, metrics and curves."""
-    if "block" in call.options:
-        _shadows(call)
-    else:
-        _fits(call)
-
-
-def _fits(call: command.Call) -> None:
     from sfumato import artifacts, datasets, records
     from sfumato.dpsgd import ParameterLayout
     from sfumato.topk.state import CURVE_COLUMNS
@@ -55,6 +45,7 @@ def _fits(call: command.Call) -> None:
         tensors |= {f"seed{label}/{name}": value.detach() for name, value in problem.module.named_parameters()}
         tensors[f"seed{label}/support"] = state.support.indices
         events["seeds"][label] = state.ledger.to_json()
+        events["empty_batches"][label] = state.ledger.empty_batches
         rows += [[label, *(row[name] for name in CURVE_COLUMNS)] for row in state.curve.to_rows()]
     document = records.to_document("topk", "train", ["dataset", "method", "epsilon", "seed"], found, TOLERANCES)
     shapes = json.dumps([[name, list(shape)] for name, shape in zip(layout.names, layout.shapes, strict=True)])
@@ -138,31 +129,6 @@ def _events_document(call: command.Call, calibrated: Any, events: dict[str, Any]
         "neighboring_relation": "add_or_remove_one",
         **events,
     }
-
-
-def _shadows(call: command.Call) -> None:
-    """One block of shadow models: memberships and confidences on the attacked rows."""
-    import numpy as np
-
-    from sfumato import artifacts, datasets
-    from sfumato.rng import Streams
-    from sfumato.topk.shadow import shadow_confidences, shadow_members
-    from tasks import data_cells, topk_cells
-
-    method = topk_cells.method_name(call)
-    setting = call.params.topk.membership
-    block = int(command.number(call.options, "block"))
-    problem = topk_cells.problem_of(call, datasets.load(data_cells.prepared_path(call)))
-    calibrated = topk_cells.calibrated_of(call, method)
-    models = len(setting.blocks) * setting.shadows_per_block
-    members, confidences = [], []
-    for model in range(block * setting.shadows_per_block, (block + 1) * setting.shadows_per_block):
-        inside = shadow_members(models, setting.examples, model, Streams(0))
-        observe = topk_cells.observer(call, f"shadow {model}", calibrated.plan.total_steps, lambda _state: None)
-        members.append(inside)
-        confidences.append(shadow_confidences(problem, calibrated, inside, Streams(1_000_000 + model), observe))
-    arrays = {"members": np.stack(members), "confidences": np.stack(confidences)}
-    artifacts.write_npz(call.path("models", "shadow", ".npz"), arrays)
 
 
 if __name__ == "__main__":

@@ -59,7 +59,7 @@ class Spent:
         return sum(release.count for release in self.releases)
 
     def mu(self, sensitivity: float) -> float:
-        """mu of the composed releases of all records, when one record moves the sum by sensitivity * C."""
+        """Mu of the composed releases of all records, when one record moves the sum by sensitivity * C."""
         return sensitivity * math.sqrt(
             math.fsum(r.count / r.noise_multiplier**2 for r in self.releases if r.sampling_rate == 1.0)
         )
@@ -102,7 +102,9 @@ class _Collector:
         if not 0.0 <= rate <= 1.0:
             raise AccountingError(f"sampling_rate is {rate!r}; allowed is a number from 0 to 1.")
         if not 0.0 <= multiplier < math.inf:
-            raise AccountingError(f"noise_multiplier is {multiplier!r}; allowed is a finite number of at least 0.")
+            raise AccountingError(
+                f"noise_multiplier is {multiplier!r}; allowed is a finite number of at least 0."
+            )
         if rate == 0:
             return
         if multiplier == 0:
@@ -117,7 +119,9 @@ class _Collector:
 
 def _count_of(count: object) -> int:
     if isinstance(count, bool) or not isinstance(count, int) or count < 0:
-        raise AccountingError(f"count of a self-composed event is {count!r}; allowed is an integer of at least 0.")
+        raise AccountingError(
+            f"count of a self-composed event is {count!r}; allowed is an integer of at least 0."
+        )
     return count
 
 

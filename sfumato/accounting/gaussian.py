@@ -56,7 +56,7 @@ def _check_mu(mu: float) -> None:
 
 
 def gaussian_log_delta(mu: float, epsilon: float) -> float:
-    """log delta(epsilon) of a mu-Gaussian mechanism, exact (Balle and Wang 2018), -inf at mu = 0.
+    """Log delta(epsilon) of a mu-Gaussian mechanism, exact (Balle and Wang 2018), -inf at mu = 0.
 
     Uses Phi(mu/2 - e/mu) - exp(e) Phi(-mu/2 - e/mu) = phi(t - h) [R(t - h) - R(t + h)] with
     t = epsilon / mu, h = mu / 2 and Mills' ratio R, which keeps its relative precision in the tail.
@@ -111,7 +111,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
 
 
 def zcdp_epsilon(rho: float, delta: float, rule: Literal["zcdp", "bun_steinke"] = "zcdp") -> float:
-    """epsilon at delta of a rho-zCDP mechanism.
+    """Epsilon at delta of a rho-zCDP mechanism.
 
     Args:
         rho: the zCDP parameter; a mu-Gaussian mechanism has rho = mu^2 / 2.
@@ -167,7 +167,9 @@ def gaussian_mu(epsilon: float, delta: float, rule: GaussianRule = "exact") -> f
     return math.exp(root)
 
 
-def calibrate_gaussian(epsilon: float, delta: float, rule: GaussianRule = "exact", releases: int = 1) -> float:
+def calibrate_gaussian(
+    epsilon: float, delta: float, rule: GaussianRule = "exact", releases: int = 1
+) -> float:
     """Smallest noise multiplier with which that many Gaussian releases cost at most epsilon at delta.
 
     The multiplier is sigma over the sensitivity *between neighbours* (Section 1.3 a of docs/papers.md).

@@ -61,7 +61,7 @@ class PoissonGaussian:
         return np.logaddexp(math.log1p(-self.rate), exponent)
 
     def loss(self, y: Array) -> Array:
-        """log P(y)/Q(y)."""
+        """Log P(y)/Q(y)."""
         total = np.zeros_like(y)
         if self.upper_mixed:
             total += self._log_factor(y, 1.0)
@@ -70,7 +70,7 @@ class PoissonGaussian:
         return total
 
     def _inverse_remove(self, loss: Array) -> Array:
-        """y at which log(1 - q + q exp((y - 1/2)/s^2)) is the loss; -inf below its range."""
+        """Y at which log(1 - q + q exp((y - 1/2)/s^2)) is the loss; -inf below its range."""
         q = self.rate
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             near = np.log1p(np.maximum(np.expm1(np.minimum(loss, 1.0)) / q, -1.0))
@@ -96,7 +96,8 @@ class PoissonGaussian:
             log_argument + math.log(2.0),
             np.arcsinh(np.exp(np.minimum(log_argument, 30.0))),
         )
-        return variance * (half + np.sign(half) * size)
+        result: Array = variance * (half + np.sign(half) * size)
+        return result
 
     def range(self, log_tail: float) -> tuple[float, float]:
         """Outputs outside of which P has less than exp(log_tail) on either side."""
@@ -141,7 +142,7 @@ class LossPmf:
 
     def losses(self) -> Array:
         """The loss of every probability."""
-        return self.indices() * self.step
+        return self.indices().astype(np.float64) * self.step
 
 
 def discretize(release: PoissonGaussian, step: float, log_tail: float) -> LossPmf:
@@ -161,7 +162,7 @@ def discretize(release: PoissonGaussian, step: float, log_tail: float) -> LossPm
     last = max(first + 1, math.ceil(min(float(high), MAX_LOSS) / step))
     if last - first > MAX_POINTS:
         raise TooFineError
-    grid = np.arange(first, last + 1, dtype=np.int64) * step
+    grid = np.arange(first, last + 1, dtype=np.float64) * step
     edges = release.inverse(grid)
     bounds = np.concatenate([[-math.inf], edges, [math.inf]])
     upper = release.upper_masses(bounds)
@@ -177,7 +178,7 @@ def discretize(release: PoissonGaussian, step: float, log_tail: float) -> LossPm
     return LossPmf(first, probabilities, float(upper[-1]), step)
 
 
-def loss_nodes(release: PoissonGaussian, log_tail: float, nodes: int = 1500) -> tuple[Array, Array]:
+def loss_nodes(release: PoissonGaussian, log_tail: float, nodes: int = 800) -> tuple[Array, Array]:
     """(losses, log weights) of a quadrature of P, for the cumulants that choose grid and tilt."""
     low, high = release.range(log_tail)
     y = np.linspace(low, high, nodes)

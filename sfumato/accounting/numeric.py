@@ -35,7 +35,7 @@ def normal_cdf(x: Array) -> Array:
 
 
 def normal_quantile(log_probability: float) -> float:
-    """x with log Phi(x) equal to the given logarithm of a probability."""
+    """X with log Phi(x) equal to the given logarithm of a probability."""
     return float(_special.ndtri_exp(log_probability))
 
 
@@ -45,7 +45,7 @@ def scaled_erfc(x: float) -> float:
 
 
 def log_sum_exp(values: Array, axis: int) -> Array:
-    """log of the sum of exp along an axis."""
+    """Log of the sum of exp along an axis."""
     return np.asarray(_special.logsumexp(values, axis=axis), dtype=np.float64)
 
 
@@ -56,7 +56,9 @@ def find_root(function: Callable[[float], float], low: float, high: float, toler
 
 def minimum(function: Callable[[float], float], low: float, high: float) -> tuple[float, float]:
     """(argument, value) of a unimodal function's minimum on an interval."""
-    result = _optimize.minimize_scalar(function, bounds=(low, high), method="bounded", options={"xatol": 1e-10})
+    result = _optimize.minimize_scalar(
+        function, bounds=(low, high), method="bounded", options={"xatol": 1e-10}
+    )
     return float(result.x), float(result.fun)
 
 

@@ -85,6 +85,7 @@ class _Plan:
     log_tail: float
     deviation: float
     chernoff: float
+    reads_delta: bool
 
 
 @dataclass(frozen=True)
@@ -99,12 +100,12 @@ class _Curve:
 
 def _tilt_grid(deviation: float) -> Array:
     top = math.log10(max(1e4, 100.0 / max(deviation, 1e-30)))
-    return np.logspace(-3.0, top, int(24 * (top + 3.0)))
+    return np.logspace(-3.0, top, int(16 * (top + 3.0)))
 
 
 def _plan(parts: list[tuple[PoissonGaussian, int]], epsilon: float | None, log_delta: float | None) -> _Plan:
     """Choose tilt, window and grid step from the cumulants; exactly one of the two targets is given."""
-    steps = sum(count for _, count in parts)
+    steps, wants_delta = sum(count for _, count in parts), log_delta is None
     log_tail = -50.0 if log_delta is None else min(-50.0, log_delta - math.log(steps) - 16.0)
     cumulants = _Cumulants(tuple((*loss_nodes(part, log_tail), count) for part, count in parts))
     deviation = cumulants.deviation()
@@ -126,14 +127,16 @@ def _plan(parts: list[tuple[PoissonGaussian, int]], epsilon: float | None, log_d
     reach = (values - (log_delta - 14.0)) / tilts
     top = int(np.argmin(reach))
     # The tilted loss leaves the window with at most ALIAS on either side; what wraps only adds to delta.
-    spread = np.logspace(-3.0, 3.0, 60) * max(tilt, 1.0 / max(deviation, 1e-30))
+    spread = np.logspace(-3.0, 3.0, 40) * max(tilt, 1.0 / max(deviation, 1e-30))
     descent = (math.log(ALIAS) - cumulants(tilt - spread) + values[best]) / spread
     ascent = (cumulants(tilt + spread) - values[best] - math.log(ALIAS)) / spread
     low = min(float(np.max(descent)), epsilon)
     high = max(float(reach[top]), float(np.min(ascent)))
     scale = max(epsilon, 0.02 * deviation)
     step = math.sqrt(12.0 * COARSE_ERROR * scale / ((tilt + 1.0) * steps))
-    return _Plan(tilt, epsilon, log_delta, low, high, float(tilts[top]), step, log_tail, deviation, bound)
+    return _Plan(
+        tilt, epsilon, log_delta, low, high, float(tilts[top]), step, log_tail, deviation, bound, wants_delta
+    )
 
 
 def _fold(pmf: LossPmf, tilt: float, size: int) -> tuple[Array, float]:
@@ -142,11 +145,12 @@ def _fold(pmf: LossPmf, tilt: float, size: int) -> tuple[Array, float]:
     exponents[pmf.probabilities == 0.0] = -np.inf
     log_mass = float(log_sum_exp(exponents, axis=0))
     tilted = np.exp(exponents - log_mass)
-    return np.bincount(pmf.indices() % size, weights=tilted, minlength=size), log_mass
+    folded = np.bincount(pmf.indices() % size, weights=tilted, minlength=size)
+    return folded.astype(np.float64), log_mass
 
 
 def _power(spectrum: ComplexArray, count: int) -> ComplexArray:
-    """spectrum ** count, with what underflows set to zero."""
+    """Spectrum ** count, with what underflows set to zero."""
     sizes = np.abs(spectrum)
     kept = sizes > math.exp(-300.0 / count)
     result = np.zeros_like(spectrum)
@@ -205,17 +209,23 @@ def _refined(
     """Read a value off ever finer grids until a four times finer one changes it by less than ``MAX_CHANGE``.
 
     The error falls with the square of the step, so the last value is then within some 2e-5 of its limit;
-    every one of them is an upper bound. ``floor`` is the size below which a change does not matter.
+    every one of them is an upper bound, also those of coarser grids where the plan's does not fit. ``floor`` is the size below which a change does not matter.
     """
-    value = math.inf
-    for level in range(levels):
+    value, coarsened = math.inf, False
+    allowed = MAX_CHANGE * (10.0 if plan.reads_delta else 1.0)
+    for level in (*range(levels), *range(-1, -MAX_LEVELS, -1)):
         try:
             finer = read(_compose(parts, replace(plan, step=plan.step / 4.0**level)))
         except TooFineError:
-            break
+            coarsened = True
+            if value < math.inf:
+                break
+            continue
         previous, value = value, min(value, finer)
-        if previous - value <= MAX_CHANGE * max(value, floor) or finer == math.inf:
+        if coarsened or previous - value <= allowed * max(value, floor) or level < 0 or finer == math.inf:
             return value
+        if level == levels - 1:
+            break
     if value < math.inf:
         return value
     raise AccountingError(
@@ -268,7 +278,10 @@ def _read_delta(curve: _Curve, epsilon: float) -> float:
 
 
 def _plans(
-    releases: tuple[Release, ...], relation: NeighboringRelation, epsilon: float | None, log_delta: float | None
+    releases: tuple[Release, ...],
+    relation: NeighboringRelation,
+    epsilon: float | None,
+    log_delta: float | None,
 ) -> list[tuple[list[tuple[PoissonGaussian, int]], _Plan]]:
     pairs: list[tuple[list[tuple[PoissonGaussian, int]], _Plan]] = []
     for direction in _directions(relation):
@@ -306,7 +319,7 @@ def pld_epsilon(
 def pld_delta(
     releases: tuple[Release, ...], epsilon: float, relation: NeighboringRelation, levels: int = MAX_LEVELS
 ) -> float:
-    """delta at epsilon by privacy loss distributions; an upper bound, and exp(-640) where it is smaller.
+    """Delta at epsilon by privacy loss distributions; an upper bound, and exp(-640) where it is smaller.
 
     Raises:
         AccountingError: if the composition needs more memory than is allowed.

@@ -174,7 +174,7 @@ def split_rows(name: str, x: NDArray[Any], y: NDArray[np.int64], options: Mappin
     return Dataset(name, parts[0], parts[1], parts[2], dict(options))
 
 
-def save(dataset: Dataset, path: PathLike) -> None:
+def save(path: PathLike, dataset: Dataset) -> None:
     """Write a prepared data set as a byte-stable npz file, images as uint8."""
     arrays: dict[str, NDArray[Any]] = {
         "name": np.array(dataset.name),

@@ -103,17 +103,18 @@ def fetch_files(
     folder = Path(raw_dir) / dataset
     if not missing_files(folder, files):
         return
-    reasons: list[str] = []
+    notes: list[str] = []
+    failures: dict[str, str] = {}
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with FileLock(folder / ".lock", timeout=_LOCK_SECONDS):
             _remove_leftovers(folder)
-            _note_damaged(folder, files, reasons)
-            _search(folder, files, _places(dataset, raw_dir, search_dirs), reasons)
+            _note_damaged(folder, files, notes)
+            _search(folder, files, _places(dataset, raw_dir, search_dirs), notes)
             for source in sources:
                 wanted = missing_files(folder, files)
                 if wanted:
-                    _ask(source, folder, wanted, reasons, progress)
+                    _ask(source, folder, wanted, failures, progress)
             wanted = missing_files(folder, files)
     except Timeout:
         raise DataUnavailableError(
@@ -126,7 +127,7 @@ def fetch_files(
             "make room or allow writing there."
         ) from error
     if wanted:
-        raise DataUnavailableError(_sentence(dataset, wanted, folder, sources, reasons))
+        raise DataUnavailableError(_sentence(dataset, wanted, folder, sources, failures, notes))
 
 
 def missing_files(folder: PathLike, files: Sequence[RawFile]) -> list[RawFile]:
@@ -206,13 +207,13 @@ def _places(dataset: str, raw_dir: PathLike, search_dirs: Sequence[PathLike]) ->
     return [place for root in roots for place in (root / dataset, root)]
 
 
-def _note_damaged(folder: Path, files: Sequence[RawFile], reasons: list[str]) -> None:
+def _note_damaged(folder: Path, files: Sequence[RawFile], notes: list[str]) -> None:
     for file in missing_files(folder, files):
         if (folder / file.name).exists():
-            reasons.append(f"{folder / file.name} has another checksum than expected")
+            notes.append(f"{folder / file.name} has another checksum than expected")
 
 
-def _search(folder: Path, files: Sequence[RawFile], places: Sequence[Path], reasons: list[str]) -> None:
+def _search(folder: Path, files: Sequence[RawFile], places: Sequence[Path], notes: list[str]) -> None:
     """Install what the places hold."""
     for file in missing_files(folder, files):
         for copy in (place / name for place in places for name in file.candidates()):
@@ -222,13 +223,17 @@ def _search(folder: Path, files: Sequence[RawFile], places: Sequence[Path], reas
                 install(copy, file, folder)
                 break
             except SourceError as error:
-                reasons.append(f"{error} in {copy.parent}")
+                notes.append(f"{copy} is not usable, since {error}")
 
 
 def _ask(
-    source: Source, folder: Path, wanted: Sequence[RawFile], reasons: list[str], progress: Progress | None
+    source: Source,
+    folder: Path,
+    wanted: Sequence[RawFile],
+    failures: dict[str, str],
+    progress: Progress | None,
 ) -> None:
-    """Install what one source gives; a failure becomes a reason."""
+    """Install what one source gives; a failure is noted with its reason."""
     names = {file.name: file for file in wanted}
     if progress:
         progress(f"fetching {', '.join(names)} from {source.description}")
@@ -238,7 +243,7 @@ def _ask(
             if name in names:
                 install(copy, names[name], folder)
     except SourceError as error:
-        reasons.append(f"{source.description}: {error}")
+        failures[source.description] = str(error)
         if progress:
             progress(f"{source.description} failed: {error}")
     finally:
@@ -253,14 +258,20 @@ def _remove_leftovers(folder: Path) -> None:
 
 
 def _sentence(
-    dataset: str, wanted: Sequence[RawFile], folder: Path, sources: Sequence[Source], reasons: Sequence[str]
+    dataset: str,
+    wanted: Sequence[RawFile],
+    folder: Path,
+    sources: Sequence[Source],
+    failures: Mapping[str, str],
+    notes: Sequence[str],
 ) -> str:
+    """What is missing, where to put it, where it comes from, why that failed, and which copies are bad."""
     names = ", ".join(file.name for file in wanted)
-    pronoun, verb = ("it", "comes") if len(wanted) == 1 else ("them", "they come")
     packed = " (or with .gz)" if all(file.accepts_gzip for file in wanted) else ""
-    origin = " or ".join(source.description for source in sources) or "no public source, but your own copy"
-    tried = f"; tried without success: {'; '.join(reasons)}" if reasons else ""
-    return (
-        f"{dataset} needs {names}{packed}: put {pronoun} into {folder} or a folder of data.search_dirs; "
-        f"{'it ' if len(wanted) == 1 else ''}{verb} from {origin}{tried}."
-    )
+    pronoun, verb = ("it", "it comes") if len(wanted) == 1 else ("them", "they come")
+    origins = [
+        f"{source.description} ({failures.get(source.description, 'which lacks it')})" for source in sources
+    ]
+    origin = " or ".join(origins) or "no public source, but your own copy"
+    place = f"put {pronoun} into {folder} or a folder of data.search_dirs"
+    return "; ".join([f"{dataset} needs {names}{packed}: {place}", f"{verb} from {origin}", *notes]) + "."

@@ -36,8 +36,8 @@ def parse_idx(content: bytes, name: str) -> NDArray[np.uint8]:
         raise SfumatoError(f"{name} does not start as an idx file of unsigned bytes; fetch it again.")
     dimensions = content[3]
     start = 4 + 4 * dimensions
-    shape = tuple(int(size) for size in np.frombuffer(content[4:start], ">u4"))
-    if len(shape) != dimensions or len(content) != start + math.prod(shape):
+    shape = tuple(int.from_bytes(content[at : at + 4], "big") for at in range(4, start, 4))
+    if len(content) != start + math.prod(shape):
         raise SfumatoError(
             f"{name} has {len(content)} bytes, not those of its shape {shape}; fetch it again."
         )

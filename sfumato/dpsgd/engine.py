@@ -13,12 +13,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import torch
 from torch import nn
 
+from sfumato.checks import is_integer
 from sfumato.clipping import checked_clip_norm
 from sfumato.dpsgd.layout import ParameterLayout
 from sfumato.dpsgd.support import Support
@@ -38,10 +39,12 @@ class ClippedSum:
             clipping; infinity or NaN where an example's gradient is not finite. They are raw data: neither
             they nor a statistic of them may be released or steer the training.
         clip_norm: the norm that each example was clipped to, or None if it is not known.
+
+    Printing one shows none of its raw values.
     """
 
-    sum: torch.Tensor
-    norms: torch.Tensor
+    sum: torch.Tensor = field(repr=False)
+    norms: torch.Tensor = field(repr=False)
     clip_norm: float | None = None
 
 
@@ -90,7 +93,7 @@ def get_engine(name: str = "functional", micro_batch: int | None = None) -> Engi
     Raises:
         SfumatoError: if the name is unknown or ``micro_batch`` is not an integer of at least 1.
     """
-    if micro_batch is not None and (not isinstance(micro_batch, int) or isinstance(micro_batch, bool) or micro_batch < 1):
+    if micro_batch is not None and (not is_integer(micro_batch) or micro_batch < 1):
         raise SfumatoError(f"micro_batch is {micro_batch!r}; allowed is an integer of at least 1, or none.")
     if name == "functional":
         from sfumato.dpsgd.functional import FunctionalEngine
@@ -132,7 +135,9 @@ def active_parameters(model: nn.Module, support: Support) -> list[ActiveParamete
     for name, local in support.by_layer(layout).items():
         size, count = slices[name].stop - slices[name].start, local.numel()
         if count:
-            found.append(ActiveParameter(name, size, None if count == size else local, slice(start, start + count)))
+            found.append(
+                ActiveParameter(name, size, None if count == size else local, slice(start, start + count))
+            )
         start += count
     return found
 

@@ -51,7 +51,7 @@ class FunctionalEngine:
         """How many examples are held at once for parameters of ``active_size`` coordinates in all."""
         if self.micro_batch is not None:
             return self.micro_batch
-        return min(128, max(16, 8_000_000 // max(1, active_size)))
+        return max(1, min(128, 16_000_000 // max(1, active_size)))
 
     def clipped_sum(
         self, model: nn.Module, loss: Loss, batch: Batch, support: Support, clip_norm: float
@@ -60,7 +60,7 @@ class FunctionalEngine:
         inputs, targets, bound = checked_batch(batch, clip_norm)
         active = active_parameters(model, support)
         if not len(inputs) or not active:
-            return ClippedSum(torch.zeros(support.k), torch.zeros(len(inputs)), bound)
+            return ClippedSum(torch.zeros(support.k).float(), torch.zeros(len(inputs)).float(), bound)
         step = self.micro_batch_for(sum(part.size for part in active))
         total = torch.zeros(support.k, dtype=torch.float64)
         norms = list[torch.Tensor]()
@@ -96,7 +96,12 @@ class _PerExample:
 
     @classmethod
     def prepare(
-        cls, model: nn.Module, loss: Loss, active: Sequence[ActiveParameter], inputs: torch.Tensor, targets: torch.Tensor
+        cls,
+        model: nn.Module,
+        loss: Loss,
+        active: Sequence[ActiveParameter],
+        inputs: torch.Tensor,
+        targets: torch.Tensor,
     ) -> _PerExample:
         """Find out, on an example of zeros, which parameters can be tapped and what shapes the taps have."""
         constant = {name: tensor.detach() for name, tensor in model.named_parameters()}

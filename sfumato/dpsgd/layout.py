@@ -78,7 +78,9 @@ class ParameterLayout:
         """
         self.check(module)
         if tuple(vector.shape) != (self.size,):
-            raise SfumatoError(f"vector has shape {tuple(vector.shape)}; allowed is ({self.size},), the layout's size.")
+            raise SfumatoError(
+                f"vector has shape {tuple(vector.shape)}; allowed is ({self.size},), the layout's size."
+            )
         with torch.no_grad():
             for (_, parameter), place in zip(trainable(module), self.slices.values(), strict=True):
                 parameter.copy_(vector.detach()[place].view(parameter.shape))
@@ -92,7 +94,9 @@ class ParameterLayout:
         self.check(module)
         pieces = support.by_layer(self)
         if tuple(delta.shape) != (support.k,):
-            raise SfumatoError(f"delta has shape {tuple(delta.shape)}; allowed is ({support.k},), the support's size.")
+            raise SfumatoError(
+                f"delta has shape {tuple(delta.shape)}; allowed is ({support.k},), the support's size."
+            )
         start = 0
         with torch.no_grad():
             for name, parameter in trainable(module):

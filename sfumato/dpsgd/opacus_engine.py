@@ -38,6 +38,9 @@ from sfumato.dpsgd.validation import LAYERS_OF_OPACUS, validate
 class OpacusEngine:
     """The engine on Opacus's hooks; it works on a copy of the model, made anew at each call.
 
+    It runs the batch as one, so that its guarantee holds on one more condition: that the model does not mix
+    examples, which ``validate`` and ``check_examples_do_not_mix`` look for and the functional engine rules out.
+
     Attributes:
         micro_batch: how many examples are held at once; None means 32.
     """
@@ -56,7 +59,9 @@ class OpacusEngine:
         wrapped = _wrap(model, active)
         for start in range(0, len(inputs) if active else 0, self.micro_batch or 32):
             chunk = slice(start, start + (self.micro_batch or 32))
-            losses = checked_losses(loss(wrapped(inputs[chunk].contiguous()), targets[chunk]), len(inputs[chunk]))
+            losses = checked_losses(
+                loss(wrapped(inputs[chunk].contiguous()), targets[chunk]), len(inputs[chunk])
+            )
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", message="Full backward hook is firing")
                 losses.sum().backward()  # pyright: ignore[reportUnknownMemberType]
@@ -68,7 +73,7 @@ class OpacusEngine:
 
 def _wrap(model: nn.Module, active: list[ActiveParameter]) -> Any:
     """A copy of the model that records per-example gradients of the active parameters."""
-    from opacus import GradSampleModule
+    from opacus import GradSampleModule  # pyright: ignore[reportMissingTypeStubs]
 
     duplicate = copy.deepcopy(model)
     names = {part.name for part in active}

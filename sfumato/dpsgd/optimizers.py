@@ -17,9 +17,9 @@ import math
 from dataclasses import dataclass
 from typing import Protocol
 
-import numpy as np
 import torch
 
+from sfumato.checks import is_number
 from sfumato.dpsgd.support import Support
 from sfumato.errors import SfumatoError
 
@@ -66,11 +66,13 @@ class Sgd:
         _check_positive("learning_rate", self.learning_rate)
         _check_fraction("momentum", self.momentum)
         if self.nesterov and not self.momentum:
-            raise SfumatoError(f"nesterov is {self.nesterov!r} with momentum 0; allowed is false, or momentum above 0.")
+            raise SfumatoError(
+                f"nesterov is {self.nesterov!r} with momentum 0; allowed is false, or momentum above 0."
+            )
 
     def init(self, d: int) -> State:
         """Zero momentum over d coordinates, and step 0."""
-        return {"momentum": torch.zeros(d), "step": torch.zeros((), dtype=torch.int64)}
+        return {"momentum": torch.zeros(d, dtype=torch.float32), "step": torch.zeros((), dtype=torch.int64)}
 
     def update(self, state: State, gradient: torch.Tensor, support: Support) -> tuple[torch.Tensor, State]:
         """One step; see ``Optimizer.update``.
@@ -116,8 +118,8 @@ class Adam:
     def init(self, d: int) -> State:
         """Zero moments over d coordinates, and step 0."""
         return {
-            "first_moment": torch.zeros(d),
-            "second_moment": torch.zeros(d),
+            "first_moment": torch.zeros(d, dtype=torch.float32),
+            "second_moment": torch.zeros(d, dtype=torch.float32),
             "step": torch.zeros((), dtype=torch.int64),
         }
 
@@ -165,18 +167,16 @@ def _check_fit(state: State, names: tuple[str, ...], gradient: torch.Tensor, sup
                 f"optimiser state {name!r} has shape {tuple(state[name].shape)}; allowed is ({support.d},)."
             )
     if tuple(gradient.shape) != (support.k,):
-        raise SfumatoError(f"gradient has shape {tuple(gradient.shape)}; allowed is ({support.k},), the support's size.")
+        raise SfumatoError(
+            f"gradient has shape {tuple(gradient.shape)}; allowed is ({support.k},), the support's size."
+        )
 
 
 def _check_positive(name: str, value: float) -> None:
-    if not _is_number(value) or not (math.isfinite(value) and value > 0):
+    if not is_number(value) or not (math.isfinite(value) and value > 0):
         raise SfumatoError(f"{name} is {value!r}; allowed is a finite number above 0.")
 
 
 def _check_fraction(name: str, value: float) -> None:
-    if not _is_number(value) or not 0 <= value < 1:
+    if not is_number(value) or not 0 <= value < 1:
         raise SfumatoError(f"{name} is {value!r}; allowed is a number of at least 0 and below 1.")
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)

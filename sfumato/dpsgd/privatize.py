@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import torch
 
+from sfumato.checks import is_integer, is_number
 from sfumato.clipping import checked_clip_norm
 from sfumato.dpsgd.engine import ClippedSum
 from sfumato.errors import SfumatoError
@@ -23,7 +23,11 @@ from sfumato.rng import RandomStream
 
 
 def privatize(
-    clipped: ClippedSum, clip_norm: float, noise_multiplier: float, expected_batch_size: int, stream: RandomStream
+    clipped: ClippedSum,
+    clip_norm: float,
+    noise_multiplier: float,
+    expected_batch_size: int,
+    stream: RandomStream,
 ) -> torch.Tensor:
     """The private mean gradient on the support: (sum + noise_multiplier * clip_norm * N(0, I_k)) / expected_batch_size.
 
@@ -54,7 +58,9 @@ def privatize(
     """
     bound = checked_clip_norm(clip_norm)
     if clipped.clip_norm is not None and clipped.clip_norm != bound:
-        raise SfumatoError(f"clip_norm is {bound!r}; allowed is {clipped.clip_norm!r}, which the sum was clipped to.")
+        raise SfumatoError(
+            f"clip_norm is {bound!r}; allowed is {clipped.clip_norm!r}, which the sum was clipped to."
+        )
     sigma = _checked_noise_multiplier(noise_multiplier)
     divisor = _checked_divisor(expected_batch_size)
     scale = sigma * bound
@@ -63,19 +69,17 @@ def privatize(
             f"noise_multiplier * clip_norm / expected_batch_size is {scale / divisor!r}; allowed is 0 or a number "
             "between 1e-35 and 1e35, which float32 can hold."
         )
-    noise = torch.from_numpy(stream.standard_normal(clipped.sum.numel()))
+    noise = torch.as_tensor(stream.standard_normal(clipped.sum.numel()))
     return ((clipped.sum.double() + scale * noise) / divisor).float()
 
 
 def _checked_noise_multiplier(value: float) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
+    if not is_number(value) or not (math.isfinite(value) and value >= 0):
         raise SfumatoError(f"noise_multiplier is {value!r}; allowed is a finite number of at least 0.")
-    if not (math.isfinite(value) and value >= 0):
-        raise SfumatoError(f"noise_multiplier is {float(value)!r}; allowed is a finite number of at least 0.")
     return float(value)
 
 
 def _checked_divisor(value: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+    if not is_integer(value) or value < 1:
         raise SfumatoError(f"expected_batch_size is {value!r}; allowed is an integer of at least 1.")
     return int(value)

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from sfumato.checks import is_integer
 from sfumato.errors import SfumatoError
 
 
@@ -50,7 +51,7 @@ class Support:
     def __post_init__(self) -> None:
         """Refuse indices that are no sorted set of places in the flat vector."""
         indices, d = self.indices, self.d
-        if isinstance(d, bool) or d < 0:
+        if not is_integer(d) or d < 0:
             raise SfumatoError(f"d is {d!r}; allowed is an integer of at least 0.")
         if indices.dtype != torch.int64 or indices.ndim != 1:
             raise SfumatoError(
@@ -61,7 +62,9 @@ class Support:
                 f"support indices lie in {int(indices[0])}..{int(indices[-1])}; allowed is 0..{d - 1} for d={d}."
             )
         if bool((indices[1:] <= indices[:-1]).any()):
-            raise SfumatoError("support indices are not strictly increasing; allowed is a sorted set without repeats.")
+            raise SfumatoError(
+                "support indices are not strictly increasing; allowed is a sorted set without repeats."
+            )
 
     @classmethod
     def full(cls, d: int) -> Support:
@@ -86,14 +89,16 @@ class Support:
             raise SfumatoError(
                 f"support indices have dtype {array.dtype} and {array.ndim} dimensions; allowed is one of integers."
             )
-        return cls(torch.from_numpy(np.sort(array.astype(np.int64))), d)
+        return cls(torch.as_tensor(np.sort(array.astype(np.int64))), d)
 
     @classmethod
     def of_mask(cls, mask: NDArray[np.bool_] | torch.Tensor) -> Support:
         """The support of a boolean mask of length d."""
         flags = torch.as_tensor(mask)
         if flags.dtype != torch.bool or flags.ndim != 1:
-            raise SfumatoError(f"mask has dtype {flags.dtype} and {flags.ndim} dimensions; allowed is one of bool.")
+            raise SfumatoError(
+                f"mask has dtype {flags.dtype} and {flags.ndim} dimensions; allowed is one of bool."
+            )
         return cls(torch.nonzero(flags).flatten(), flags.numel())
 
     @property
@@ -103,7 +108,7 @@ class Support:
 
     @property
     def ratio(self) -> float:
-        """k / d, the active ratio (0 for d = 0)."""
+        """K / d, the active ratio (0 for d = 0)."""
         return self.k / self.d if self.d else 0.0
 
     def mask(self) -> torch.Tensor:
@@ -135,10 +140,12 @@ class Support:
             SfumatoError: if the layout's size is not ``d``.
         """
         if layout.size != self.d:
-            raise SfumatoError(f"support is over d={self.d} coordinates, the layout has {layout.size}; they must agree.")
+            raise SfumatoError(
+                f"support is over d={self.d} coordinates, the layout has {layout.size}; they must agree."
+            )
         slices = layout.slices
-        edges = torch.tensor([place.start for place in slices.values()] + [self.d])
-        cuts = cast("list[int]", torch.searchsorted(self.indices, edges).tolist())
+        edges = [place.start for place in slices.values()] + [self.d]
+        cuts = [int(cut) for cut in np.searchsorted(self.indices.numpy(), edges)]
         return {
             name: self.indices[low:high] - place.start
             for (name, place), low, high in zip(slices.items(), cuts[:-1], cuts[1:], strict=True)
@@ -161,4 +168,6 @@ class Support:
 
     def _expect(self, tensor: torch.Tensor, length: int, name: str) -> None:
         if tuple(tensor.shape) != (length,):
-            raise SfumatoError(f"{name} has shape {tuple(tensor.shape)}; allowed is ({length},) for this support.")
+            raise SfumatoError(
+                f"{name} has shape {tuple(tensor.shape)}; allowed is ({length},) for this support."
+            )

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch.nn import functional
@@ -61,12 +61,14 @@ class _Call:
     options: Mapping[str, Any]
 
 
-def _linear_call(inputs: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> _Call | None:
+def _linear_call(
+    inputs: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None
+) -> _Call | None:
     return _Call("linear", inputs, weight, bias, {}) if weight.ndim == 2 else None
 
 
 def _conv2d_call(
-    input: torch.Tensor,  # noqa: A002
+    input: torch.Tensor,
     weight: torch.Tensor,
     bias: torch.Tensor | None = None,
     stride: int | tuple[int, ...] = 1,
@@ -148,7 +150,9 @@ class Tapping(TorchFunctionMode):
     ) -> None:
         """Tap the given sites; ``tensors`` are the parameters, by identity."""
         super().__init__()
-        self._sites = {id(tensors[name]): key for key, s in sites.items() for name in (s.weight, s.bias) if name}
+        self._sites = {
+            id(tensors[name]): key for key, s in sites.items() for name in (s.weight, s.bias) if name
+        }
         self._keep = {key for key, site in sites.items() if site.weight}
         self._taps = taps
         self.inputs = dict[str, torch.Tensor]()
@@ -158,7 +162,7 @@ class Tapping(TorchFunctionMode):
     ) -> Any:
         """Add a tap to the output of a tapped operation; let max-pooling work with channels last."""
         if func in _POOLS and len(args) and isinstance(args[0], torch.Tensor):
-            return _pool(func, cast(torch.Tensor, args[0]), args[1:], kwargs or {})
+            return _pool(func, args[0], args[1:], kwargs or {})
         output = func(*args, **(kwargs or {}))
         call = _call_of(func, args, kwargs or {})
         key = None if call is None else self._sites.get(id(call.weight), self._sites.get(id(call.bias)))

@@ -22,13 +22,26 @@ from torch.nn.modules.instancenorm import _InstanceNorm  # pyright: ignore[repor
 from torch.nn.parameter import is_lazy
 from torch.nn.utils.parametrize import is_parametrized
 
-from sfumato.dpsgd.layout import trainable
 from sfumato.errors import SfumatoError, UnsupportedLayerError
 
-_TRANSFORMERS = (nn.Transformer, nn.TransformerEncoder, nn.TransformerDecoder, nn.TransformerEncoderLayer, nn.TransformerDecoderLayer)
+_TRANSFORMERS = (
+    nn.Transformer,
+    nn.TransformerEncoder,
+    nn.TransformerDecoder,
+    nn.TransformerEncoderLayer,
+    nn.TransformerDecoderLayer,
+)
 LAYERS_OF_OPACUS = (
-    nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.GroupNorm, nn.LayerNorm, nn.InstanceNorm1d, nn.InstanceNorm2d,
-    nn.InstanceNorm3d, nn.Embedding,
+    nn.Linear,
+    nn.Conv1d,
+    nn.Conv2d,
+    nn.Conv3d,
+    nn.GroupNorm,
+    nn.LayerNorm,
+    nn.InstanceNorm1d,
+    nn.InstanceNorm2d,
+    nn.InstanceNorm3d,
+    nn.Embedding,
 )
 
 
@@ -49,11 +62,22 @@ def validate(module: nn.Module, engine: str = "functional") -> None:
     """
     if engine not in ("functional", "opacus"):
         raise SfumatoError(f"engine is {engine!r}; allowed are 'functional' and 'opacus'.")
-    for name, layer in module.named_modules():
-        reason = _refusal(layer) or (_opacus_refusal(layer) if engine == "opacus" else None)
-        if reason:
-            raise UnsupportedLayerError(f"layer {name or '(the module itself)'!r} ({type(layer).__name__}) {reason}.")
+    for name, layer in _layers(module):
+        _refuse(name, layer, _refusal(layer))
     _check_parameters(module)
+    for name, layer in _layers(module):
+        _refuse(name, layer, _opacus_refusal(layer) if engine == "opacus" else None)
+
+
+def _layers(module: nn.Module) -> list[tuple[str, nn.Module]]:
+    return list(cast("Iterator[tuple[str, nn.Module]]", cast(Any, module).named_modules()))
+
+
+def _refuse(name: str, layer: nn.Module, reason: str | None) -> None:
+    if reason:
+        raise UnsupportedLayerError(
+            f"layer {name or '(the module itself)'!r} ({type(layer).__name__}) {reason}."
+        )
 
 
 def _refusal(layer: nn.Module) -> str | None:
@@ -67,7 +91,9 @@ def _refusal(layer: nn.Module) -> str | None:
     if isinstance(layer, (nn.RNNBase, nn.RNNCellBase)):
         return "cannot be differentiated example by example; use nn.Conv1d or nn.Linear layers instead"
     if isinstance(layer, (nn.MultiheadAttention, *_TRANSFORMERS)):
-        return "cannot be differentiated example by example; use attention written with nn.Linear layers instead"
+        return (
+            "cannot be differentiated example by example; use attention written with nn.Linear layers instead"
+        )
     if isinstance(layer, nn.EmbeddingBag):
         return "cannot be differentiated example by example; use nn.Embedding and a mean over its outputs instead"
     if isinstance(layer, nn.Embedding):
@@ -112,11 +138,19 @@ def _check_parameters(module: nn.Module) -> None:
                     f"layer {owner} has parameter {name!r} of dtype {parameter.dtype} and layout {parameter.layout}; "
                     "use dense float32 or float64 instead."
                 )
+            if parameter.device.type != "cpu":
+                raise UnsupportedLayerError(
+                    f"layer {owner} has parameter {name!r} on device {parameter.device}; use the cpu instead."
+                )
             dtypes.add(parameter.dtype)
     if not dtypes:
-        raise SfumatoError(f"module {type(module).__name__} has no trainable parameter; allowed is one or more.")
+        raise SfumatoError(
+            f"module {type(module).__name__} has no trainable parameter; allowed is one or more."
+        )
     if len(dtypes) > 1:
-        raise SfumatoError(f"trainable parameters have dtypes {sorted(map(str, dtypes))}; allowed is one for all.")
+        raise SfumatoError(
+            f"trainable parameters have dtypes {sorted(map(str, dtypes))}; allowed is one for all."
+        )
 
 
 def _owner(module: nn.Module, name: str) -> str:
@@ -124,7 +158,9 @@ def _owner(module: nn.Module, name: str) -> str:
     return f"{layer_name or '(the module itself)'!r} ({type(module.get_submodule(layer_name)).__name__})"
 
 
-def check_examples_do_not_mix(module: nn.Module, example_inputs: torch.Tensor, tolerance: float = 1e-4) -> None:
+def check_examples_do_not_mix(
+    module: nn.Module, example_inputs: torch.Tensor, tolerance: float = 1e-4
+) -> None:
     """Refuse a module whose output for one example changes when the other examples of the batch are others.
 
     The check runs a copy of the module, in the mode it is in. It can only find mixing, not prove its absence;
@@ -159,8 +195,8 @@ def check_examples_do_not_mix(module: nn.Module, example_inputs: torch.Tensor, t
             "have an example each along the first dimension instead."
         )
     scale = float(outputs.abs().max()) if outputs.numel() else 0.0
-    for row, other in zip([0, *range(count)], others, strict=True):
-        change = float((other[row if len(other) > 1 else 0] - outputs[row]).abs().max()) if outputs.numel() else 0.0
+    for row, other in enumerate(others):
+        change = float((other[row] - outputs[row]).abs().max()) if outputs.numel() else 0.0
         if not change <= tolerance * max(scale, 1e-12):
             raise UnsupportedLayerError(
                 f"module {name} mixes the examples of a batch: one example's output changes by {change:.3g} with the "
@@ -169,8 +205,7 @@ def check_examples_do_not_mix(module: nn.Module, example_inputs: torch.Tensor, t
 
 
 def _other_batches(inputs: torch.Tensor) -> Iterator[torch.Tensor]:
-    """The first example by itself, then for each example a batch in which only it stays in place."""
-    yield inputs[:1]
+    """For each example a batch in which only it stays in place."""
     for row in range(len(inputs)):
         moved = inputs.roll(1, dims=0)
         moved[row] = inputs[row]

@@ -97,7 +97,7 @@ class Statement:
     """A privacy statement.
 
     Attributes:
-        dataset, method, epsilon: what it is about.
+        dataset, method, epsilon, seed: what it is about.
         text: for people.
         content: its fields.
     """
@@ -105,6 +105,7 @@ class Statement:
     dataset: str
     method: str
     epsilon: str
+    seed: str
     text: str
     content: Mapping[str, Any]
 

@@ -90,6 +90,7 @@ class State:
         text = {
             "step": str(self.step),
             "ledger": json.dumps(self.ledger.to_json(), sort_keys=True),
+            "empty_batches": str(self.ledger.empty_batches),
             "curve": json.dumps(self.curve.to_rows(), sort_keys=True),
         }
         return tensors, text
@@ -109,7 +110,7 @@ class State:
                 _within(tensors, "optimizer/"),
                 Support(tensors["support"], len(tensors["parameters"])),
                 ScoreStatistics.from_tensors(_within(tensors, "scores/")),
-                EventLedger.from_json(json.loads(text["ledger"])),
+                EventLedger.from_json(json.loads(text["ledger"]), int(text["empty_batches"])),
                 Curve(tuple(CurvePoint(**row) for row in json.loads(text["curve"]))),
             )
         except (KeyError, TypeError, json.JSONDecodeError) as error:

@@ -151,7 +151,8 @@ def run(
     """
     layout = ParameterLayout.of(problem.module)
     phases = calibrated.phases
-    state = replace(state, ledger=EventLedger.from_json(state.ledger.to_json()))
+    copied = EventLedger.from_json(state.ledger.to_json(), state.ledger.empty_batches)
+    state = replace(state, ledger=copied)
     end = sum(phase.steps for phase in phases) if until is None else until
     while state.step < end:
         first = state.step < phases[0].steps

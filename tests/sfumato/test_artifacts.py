@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from sfumato import artifacts
 from sfumato.artifacts import (
     read_csv,
@@ -35,7 +36,11 @@ from sfumato.artifacts import (
 )
 from sfumato.errors import SfumatoError
 
-ARRAYS = {"b": np.arange(6, dtype=np.float32).reshape(2, 3), "a": np.array([True, False]), "s": np.array("text")}
+ARRAYS = {
+    "b": np.arange(6, dtype=np.float32).reshape(2, 3),
+    "a": np.array([True, False]),
+    "s": np.array("text"),
+}
 JSON_VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
@@ -92,10 +97,14 @@ def test_failing_write_leaves_the_old_file_and_no_temporary(
 
 
 def test_exception_in_the_block_leaves_nothing(tmp_path: Path) -> None:
-    with pytest.raises(KeyboardInterrupt), artifacts.atomic_file(tmp_path / "artifact") as file:
-        file.write(b"half")
-        assert names(tmp_path) == [f".artifact.{os.getpid()}.tmp"]
-        raise KeyboardInterrupt
+    def interrupted() -> None:
+        with artifacts.atomic_file(tmp_path / "artifact") as file:
+            file.write(b"half")
+            assert names(tmp_path) == [f".artifact.{os.getpid()}.tmp"]
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
     assert names(tmp_path) == []
 
 
@@ -138,7 +147,9 @@ def test_threads_writing_one_file_never_show_a_part(tmp_path: Path) -> None:
     path = tmp_path / "artifact"
     contents = [bytes([letter]) * 200_000 for letter in b"abcd"]
     write_bytes(path, contents[0])
-    threads = [threading.Thread(target=lambda c=c: [write_bytes(path, c) for _ in range(5)]) for c in contents]
+    threads = [
+        threading.Thread(target=lambda c=c: [write_bytes(path, c) for _ in range(5)]) for c in contents
+    ]
     for thread in threads:
         thread.start()
     while any(thread.is_alive() for thread in threads):
@@ -191,7 +202,9 @@ def test_json_refuses_and_names_the_key(tmp_path: Path, value: object, named: st
     assert names(tmp_path) == ["f"]
 
 
-@pytest.mark.parametrize("text", ["", '{"a": 1', '{"a": NaN}', "[Infinity]", '{"a": 1, "a": 2}', "\udcff", "[" * 9999])
+@pytest.mark.parametrize(
+    "text", ["", '{"a": 1', '{"a": NaN}', "[Infinity]", '{"a": 1, "a": 2}', "\udcff", "[" * 9999]
+)
 def test_damaged_json_is_one_sentence_with_the_file(tmp_path: Path, text: str) -> None:
     path = tmp_path / "f.json"
     path.write_bytes(text.encode("utf-8", "surrogateescape"))
@@ -230,7 +243,7 @@ def test_npz_and_tensor_bytes_are_pinned(tmp_path: Path) -> None:
     write_npz(tmp_path / "f.npz", {"x": np.arange(4, dtype=np.int64)})
     write_tensors(tmp_path / "f.st", {"x": np.arange(4, dtype=np.int64)}, {"k": "v"})
     digests = [hashlib.sha256((tmp_path / name).read_bytes()).hexdigest()[:16] for name in ("f.npz", "f.st")]
-    assert digests == ["NPZ_DIGEST", "ST_DIGEST"]
+    assert digests == ["29824e00aab38218", "6918c6bcd29ad3c8"]
 
 
 def test_npz_refuses_objects_when_writing_and_reading(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from sfumato.errors import SfumatoError
 from sfumato.records import (
     MeanInterval,
@@ -86,7 +87,7 @@ def test_bad_leaves_are_refused_by_both_directions(values: dict[str, Any], named
 
 
 def test_two_records_at_one_place_are_refused() -> None:
-    with pytest.raises(SfumatoError, match="two records are at mnist/dense/0.5/0"):
+    with pytest.raises(SfumatoError, match=r"two records are at mnist/dense/0\.5/0"):
         document(record(), record())
 
 
@@ -117,7 +118,15 @@ def test_document_with_a_missing_or_wrong_part_is_refused(key: str) -> None:
 
 
 def test_epsilon_text_is_shortest_and_comes_back() -> None:
-    cases = [(1.0, "1"), (3, "3"), (0.5, "0.5"), (0.1, "0.1"), (200.0, "200"), (math.inf, "inf"), (None, "inf")]
+    cases = [
+        (1.0, "1"),
+        (3, "3"),
+        (0.5, "0.5"),
+        (0.1, "0.1"),
+        (200.0, "200"),
+        (math.inf, "inf"),
+        (None, "inf"),
+    ]
     assert [epsilon_text(epsilon) for epsilon, _ in cases] == [text for _, text in cases]
     assert all(float(epsilon_text(value)) == value for value in (0.1 + 0.2, 1e-5, 12345.678))
     for bad in (-1.0, math.nan):
@@ -172,7 +181,11 @@ def test_paired_difference_refuses_other_seeds_repeats_and_gaps() -> None:
 
 
 def test_values_by_seed_are_in_the_order_of_numbers() -> None:
-    assert list(values_by_seed([record(seed) for seed in ("10", "2", "0")], "test_accuracy")) == ["0", "2", "10"]
+    assert list(values_by_seed([record(seed) for seed in ("10", "2", "0")], "test_accuracy")) == [
+        "0",
+        "2",
+        "10",
+    ]
 
 
 def test_select_matches_every_given_level() -> None:

@@ -7,13 +7,13 @@ import copy
 import numpy as np
 import torch
 from torch import nn
-from torch.nn import functional as F
+from torch.nn import functional
 
 from sfumato.dpsgd import ClippedSum, Loss, ParameterLayout, Support
 
 
 def cross_entropy(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    return F.cross_entropy(outputs, targets, reduction="none")
+    return functional.cross_entropy(outputs, targets, reduction="none")
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -101,10 +101,14 @@ MODELS = {
     "tied": Tied,
     "own_parameters": OwnParameters,
 }
-OPACUS_MODELS = [name for name in MODELS if name not in ("own_parameters", "convolution_same", "tokens_with_padding")]
+OPACUS_MODELS = [
+    name for name in MODELS if name not in ("own_parameters", "convolution_same", "tokens_with_padding")
+]
 
 
-def make(name: str, dtype: torch.dtype, examples: int = 7) -> tuple[nn.Module, tuple[torch.Tensor, torch.Tensor]]:
+def make(
+    name: str, dtype: torch.dtype, examples: int = 7
+) -> tuple[nn.Module, tuple[torch.Tensor, torch.Tensor]]:
     """A model of that name and a batch for it."""
     source = generator(1)
     if name.startswith("tokens"):
@@ -140,7 +144,9 @@ def supports(layout: ParameterLayout) -> dict[str, Support]:
     }
 
 
-def reference_gradients(model: nn.Module, loss: Loss, batch: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
+def reference_gradients(
+    model: nn.Module, loss: Loss, batch: tuple[torch.Tensor, torch.Tensor]
+) -> torch.Tensor:
     """Tensor[B, d], float64: each example's gradient by an autograd call of its own."""
     exact = copy.deepcopy(model).double()
     parameters = [parameter for parameter in exact.parameters() if parameter.requires_grad]

@@ -40,7 +40,7 @@ def assert_exact(engine: Engine, model: nn.Module, batch: tuple[torch.Tensor, to
     for name, support in supports(ParameterLayout.of(model)).items():
         wanted = reference_sum(gradients, support, clip_norm)
         found = engine.clipped_sum(model, cross_entropy, batch, support, clip_norm)
-        assert found.sum.dtype == torch.float32 and found.sum.shape == (support.k,), name
+        assert (found.sum.dtype, found.sum.shape) == (torch.float32, (support.k,)), name
         assert close(found.norms, wanted.norms), (name, found.norms, wanted.norms)
         assert close(found.sum, wanted.sum), (name, found.sum, wanted.sum)
 
@@ -81,7 +81,8 @@ def test_switching_supports_forth_and_back_changes_nothing(engine: str) -> None:
     before = run.clipped_sum(model, cross_entropy, batch, Support.full(d), 0.5)
     run.clipped_sum(model, cross_entropy, batch, Support.of([3], d), 0.5)
     after = run.clipped_sum(model, cross_entropy, batch, Support.full(d), 0.5)
-    assert torch.equal(before.sum, after.sum) and torch.equal(before.norms, after.norms)
+    assert torch.equal(before.sum, after.sum)
+    assert torch.equal(before.norms, after.norms)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -102,11 +103,14 @@ def test_model_and_batch_are_left_as_they_were(engine: str) -> None:
         assert torch.equal(torch.nan_to_num(now, 7.0), torch.nan_to_num(then, 7.0))
     assert torch.equal(torch.get_rng_state(), random_state)
     grads = [name for name, parameter in model.named_parameters() if parameter.grad is not None]
-    assert grads == ["9.weight"] and bool((model[9].weight.grad == 1).all())
+    assert grads == ["9.weight"]
+    assert bool((model[9].weight.grad == 1).all())
     assert [n for n, p in model.named_parameters() if not p.requires_grad] == ["3.weight"]
     assert [m.training for m in model] == [False] + [True] * 9
     for layer in model.modules():
-        assert not (layer._forward_hooks or layer._backward_hooks or layer._forward_pre_hooks)
+        assert not (layer._forward_hooks)
+        assert not (layer._backward_hooks)
+        assert not (layer._forward_pre_hooks)
         assert not any(hasattr(p, "grad_sample") for p in layer.parameters(recurse=False))
 
 
@@ -115,13 +119,16 @@ def test_empty_batch_gives_zeros(engine: str) -> None:
     model, (x, y) = make("convolution", torch.float32)
     d = ParameterLayout.of(model).size
     clipped = get_engine(engine).clipped_sum(model, cross_entropy, (x[:0], y[:0]), Support.of([1, 5], d), 1.0)
-    assert torch.equal(clipped.sum, torch.zeros(2)) and clipped.norms.shape == (0,)
+    assert torch.equal(clipped.sum, torch.zeros(2))
+    assert clipped.norms.shape == (0,)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), 1e30])
 @pytest.mark.parametrize("name", ["linear", "convolution"])
-def test_example_without_finite_gradient_contributes_exactly_zero(engine: str, value: float, name: str) -> None:
+def test_example_without_finite_gradient_contributes_exactly_zero(
+    engine: str, value: float, name: str
+) -> None:
     model, (x, y) = make(name, torch.float32)
     model = nn.Sequential(*(nn.Identity() if isinstance(layer, nn.Tanh) else layer for layer in model))
     support = Support.full(ParameterLayout.of(model).size)
@@ -153,6 +160,7 @@ def test_extreme_clip_norm_gives_finite_bounded_sums(engine: str, clip_norm: flo
     model, batch = make(name, torch.float32)
     support = Support.full(ParameterLayout.of(model).size)
     for scale in (1e-18, 1.0, 1e12):
+
         def scaled(outputs: torch.Tensor, targets: torch.Tensor, scale: float = scale) -> torch.Tensor:
             return cross_entropy(outputs, targets) * scale
 
@@ -171,7 +179,8 @@ def test_gradient_of_zero_is_no_division_by_zero(engine: str) -> None:
         return outputs.sum(dim=1) * 0.0
 
     found = get_engine(engine).clipped_sum(model, flat, batch, Support.full(53), 1.0)
-    assert torch.equal(found.sum, torch.zeros(53)) and torch.equal(found.norms, torch.zeros(7))
+    assert torch.equal(found.sum, torch.zeros(53))
+    assert torch.equal(found.norms, torch.zeros(7))
 
 
 class Whitening(nn.Module):
@@ -208,7 +217,9 @@ class Branching(nn.Module):
 
 def test_functional_engine_names_a_model_that_it_cannot_vectorise() -> None:
     _, batch = make("linear", torch.float32)
-    with pytest.raises(UnsupportedLayerError, match=r"model Branching cannot be differentiated example by example"):
+    with pytest.raises(
+        UnsupportedLayerError, match=r"model Branching cannot be differentiated example by example"
+    ):
         get_engine("functional").clipped_sum(Branching(), cross_entropy, batch, Support.full(21), 1.0)
 
 

@@ -1,0 +1,66 @@
+"""From records to tables, charts, one HTML page and the claims: pure functions, no I/O.
+
+>>> study = Study(run_of("quick", "topk", "base", []))
+>>> outputs = build(study)
+>>> sorted({finding.judgement.verdict for finding in outputs.findings})
+['not tested']
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sfumato.report.claims import Claim, Finding, Judgement, evaluate
+from sfumato.report.other_claims import OTHER_CLAIMS
+from sfumato.report.page import render
+from sfumato.report.study import Run, Statement, Study, Support, run_of, support_of
+from sfumato.report.tables import method_rows
+from sfumato.report.text import between_markers, claims_json, claims_markdown, readme_table, summary
+from sfumato.report.topk_claims import TOPK_CLAIMS
+
+__all__ = [
+    "CLAIMS",
+    "Claim",
+    "Finding",
+    "Judgement",
+    "Outputs",
+    "Run",
+    "Statement",
+    "Study",
+    "Support",
+    "between_markers",
+    "build",
+    "claims_json",
+    "claims_markdown",
+    "evaluate",
+    "method_rows",
+    "readme_table",
+    "render",
+    "run_of",
+    "summary",
+    "support_of",
+]
+
+CLAIMS: tuple[Claim, ...] = (*TOPK_CLAIMS, *OTHER_CLAIMS)
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """What a report consists of.
+
+    Attributes:
+        html: the page.
+        summary: plain text for a terminal.
+        findings: the evaluated claims.
+    """
+
+    html: str
+    summary: str
+    findings: tuple[Finding, ...]
+
+
+def build(study: Study) -> Outputs:
+    """The report of a study; equal studies give equal bytes."""
+    findings = tuple(evaluate(CLAIMS, study.runs))
+    rows = method_rows(study.current)
+    return Outputs(render(study, findings), summary(study.current.profile, rows, findings), findings)

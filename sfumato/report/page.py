@@ -1,0 +1,447 @@
+"""The report's page: one self-contained HTML document from a study and its findings.
+
+>>> from sfumato.report.study import Study, run_of
+>>> text = render(Study(run_of("quick", "topk", "base", [])), [])
+>>> text.startswith("<!doctype html>"), "No fit of this grid is finished yet" in text
+(True, True)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from importlib import resources
+from typing import Any
+
+from sfumato.records import MeanInterval
+from sfumato.report import charts, tables
+from sfumato.report.claims import VERDICTS, Finding, preferred
+from sfumato.report.picture import pictured, support_picture
+from sfumato.report.study import Run, Study, levels_of
+from sfumato.report.text import NOTHING, SYSTEMS, claim_counts, plain, share
+from sfumato.report.vocabulary import (
+    BINARY,
+    DATASETS,
+    METHODS,
+    dataset_label,
+    epsilon_label,
+    epsilon_order,
+    method,
+    method_order,
+    number,
+    percent,
+    profile_order,
+    signed,
+)
+
+
+def render(study: Study, findings: Sequence[Finding]) -> str:
+    """The page as HTML text; equal inputs give equal bytes.
+
+    Args:
+        study: everything that is shown.
+        findings: the evaluated claims.
+    """
+    from jinja2 import Environment, StrictUndefined
+    from markupsafe import Markup
+
+    folder = resources.files("sfumato.report") / "templates"
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    template = environment.from_string((folder / "page.html").read_text(encoding="utf-8"))
+    context = _context(study, findings)
+    style = Markup(_palette() + (folder / "style.css").read_text(encoding="utf-8"))
+    return template.render(**context, style=style) + "\n"
+
+
+def _palette() -> str:
+    """CSS variables of the methods' colours, light and dark."""
+    light = "".join(f"--m-{m.name.replace('_', '-')}:{m.colour};" for m in METHODS)
+    dark = "".join(f"--m-{m.name.replace('_', '-')}:{m.dark};" for m in METHODS)
+    return f":root{{{light}}}\n@media (prefers-color-scheme: dark){{:root{{{dark}}}}}\n@media print{{:root{{{light}}}}}\n"
+
+
+def _svg(text: str) -> Any:
+    """SVG that this package made, as markup."""
+    from markupsafe import Markup
+
+    return Markup(text)
+
+
+def _context(study: Study, findings: Sequence[Finding]) -> dict[str, Any]:
+    run = study.current
+    rows = tables.method_rows(run)
+    datasets = list(dict.fromkeys(row.dataset for row in rows))
+    epsilons = sorted({row.epsilon for row in rows if row.epsilon != "inf"}, key=epsilon_order)
+    seeds = levels_of(run.records.get("train", ()), "seed")
+    return {
+        "profile": run.profile,
+        "settings": study.settings,
+        "datasets": [(name, dataset_label(name)) for name in datasets],
+        "epsilons": [{"text": e, "odds": _odds(float(e))} for e in epsilons],
+        "seeds": len(seeds),
+        "methods": [method(name) for name in _methods(rows)],
+        "single_seed": len(seeds) == 1,
+        "glance": _glance(rows, findings, run),
+        "accuracy": [_accuracy(study, rows, name) for name in datasets],
+        "differences": _differences(run),
+        "supports": [_support(study, name) for name in datasets],
+        "energy": _energy(run),
+        "ranking": _ranking(run),
+        "training": [_training(study, name) for name in datasets],
+        "attack": _attack(study, rows),
+        "lira": _lira(run),
+        "audit": _audit(run),
+        "statements": _statements(study),
+        "claims": _claims(findings),
+        "results": _results(study),
+        "nothing": NOTHING,
+    }
+
+
+def _methods(rows: Sequence[tables.MethodRow]) -> list[str]:
+    return sorted({row.method for row in rows} or {m.name for m in METHODS}, key=method_order)
+
+
+def _odds(epsilon: float) -> str:
+    factor = tables.odds(epsilon)
+    return f"{factor:.1f}" if factor < 10 else f"{factor:,.0f}" if factor < 1e6 else f"10^{math.log10(factor):.0f}"
+
+
+# -------------------------------------------------------------------------------------------------- sections
+def _glance(rows: Sequence[tables.MethodRow], findings: Sequence[Finding], run: Run) -> list[dict[str, str]]:
+    """Three or four figures for the top of the page."""
+    cards: list[dict[str, str]] = []
+    private = [row for row in rows if row.epsilon != "inf" and row.accuracy]
+    if private:
+        top = max(private, key=lambda row: (epsilon_order(row.epsilon), row.accuracy.mean if row.accuracy else 0))
+        label = f"best test accuracy at {epsilon_label(top.epsilon)} on {dataset_label(top.dataset)}, by {method(top.method).label}"
+        cards.append({"figure": percent(top.accuracy.mean if top.accuracy else 0), "label": label, "tone": ""})
+    gains = [r for r in tables.difference_rows(run, ("tp_topk",), ("tp_rand",))]
+    if gains:
+        best = max(gains, key=lambda row: epsilon_order(row.epsilon))
+        half = best.difference.half_width
+        sure = half is not None and abs(best.difference.mean) > half
+        label = f"points that a learned support gains over a random one, {dataset_label(best.dataset)}, {epsilon_label(best.epsilon)}"
+        label += "" if sure else "; no difference can be told from chance"
+        cards.append({"figure": signed(100 * best.difference.mean, 1), "label": label, "tone": ""})
+    attacked = [row for row in rows if row.auc and row.epsilon != "inf"]
+    if attacked:
+        worst = max(row.auc.mean for row in attacked if row.auc)
+        cards.append({"figure": f"{worst:.3f}", "label": "largest attack AUC on a private model; 0.5 is guessing", "tone": ""})
+    audits = tables.audit_rows(run)
+    if audits:
+        row = max(audits, key=lambda r: r.lower / r.claimed)
+        label = f"ε proven by the audit, of {row.claimed:g} claimed" + ("; the claim is refuted" if row.crossed else "")
+        cards.append({"figure": f"≥ {row.lower:.2f}", "label": label, "tone": "bad" if row.crossed else ""})
+    if findings and not cards:
+        counts = claim_counts(findings)
+        cards.append({"figure": str(counts["not tested"]), "label": "claims wait for a run", "tone": ""})
+    return cards
+
+
+def _accuracy(study: Study, rows: Sequence[tables.MethodRow], dataset: str) -> dict[str, Any]:
+    mine = [row for row in rows if row.dataset == dataset]
+    entries = [
+        {
+            "method": method(row.method),
+            "epsilon": "∞" if row.epsilon == "inf" else row.epsilon,
+            "accuracy": share(row.accuracy),
+            "balanced": share(row.balanced),
+            "recall": share(row.recall),
+            "auc": plain(row.auc),
+            "tpr": percent(row.tpr.mean, 2) if row.tpr else NOTHING,
+            "priced": "∞" if row.epsilon == "inf" else number(row.priced, 4) if row.priced is not None else NOTHING,
+            "best": row.accuracy is not None and row.accuracy.mean == _best(mine, row.epsilon),
+        }
+        for row in mine
+    ]
+    chart = charts.accuracy_chart(rows, dataset, f"accuracy-{dataset}")
+    return {"label": dataset_label(dataset), "chart": _svg(chart), "rows": entries, "binary": dataset in BINARY}
+
+
+def _best(rows: Sequence[tables.MethodRow], epsilon: str) -> float:
+    return max(row.accuracy.mean for row in rows if row.epsilon == epsilon and row.accuracy)
+
+
+def difference_cells(row: tables.DifferenceRow) -> dict[str, str]:
+    """A paired difference in words."""
+    mean, half = 100 * row.difference.mean, row.difference.half_width
+    if half is None:
+        reading, ends = "one seed: no interval", NOTHING
+    else:
+        low, high = mean - 100 * half, mean + 100 * half
+        ends = f"{signed(low)} to {signed(high)}"
+        reading = "better" if low > 0 else "worse" if high < 0 else "no difference seen"
+    return {
+        "dataset": dataset_label(row.dataset),
+        "epsilon": row.epsilon,
+        "method": method(row.method).label,
+        "reference": method(row.reference).label,
+        "mean": signed(mean),
+        "interval": ends,
+        "seeds": str(row.difference.count),
+        "reading": reading,
+    }
+
+
+def _differences(run: Run) -> dict[str, Any]:
+    rows = [row for row in tables.difference_rows(run) if row.epsilon != "inf"]
+    main = [row for row in rows if row.method == "tp_topk" or (row.method, row.reference) == ("tp_rand", "dense")]
+    chart = _svg(charts.difference_chart(main, "differences")) if main else None
+    return {"chart": chart, "rows": [difference_cells(row) for row in rows]}
+
+
+def _support(study: Study, dataset: str) -> dict[str, Any]:
+    run = study.current
+    fits = run.select("train", dataset=dataset)
+    epsilons = [e for e in levels_of(fits, "epsilon") if e != "inf"]
+    found = pictured(study.supports, dataset, ("tp_topk", "tp_rand"))
+    pictures = [
+        {
+            "method": method(s.method),
+            "caption": f"{s.first_name}, {' × '.join(map(str, s.first_weight.shape))}; {epsilon_label(s.epsilon)}, seed "
+            f"{s.seed}; {percent(float(s.first_active.mean()))} of these weights active",
+            "svg": _svg(support_picture(s, f"support-{dataset}-{s.method}")),
+        }
+        for s in found
+    ]
+    density = None
+    if epsilons:
+        epsilon = epsilons[-1]
+        names = [m for m in ("tp_topk", "tp_rand", "on_topk") if run.select("train", dataset=dataset, epsilon=epsilon, method=m)]
+        rows = tables.density_rows(run, dataset, epsilon, names, study)
+        active = tables.largest(run.select("train", dataset=dataset, epsilon=epsilon, method=names[0]), "active") if names else None
+        size = tables.largest(run.select("train", dataset=dataset, epsilon=epsilon), "dimension")
+        if rows and active and size:
+            chart = _svg(charts.density_chart(rows, active / size, f"density-{dataset}"))
+            density = {"chart": chart, "epsilon": epsilon_label(epsilon), "active": f"{active:,.0f}", "size": f"{size:,.0f}"}
+    return {"label": dataset_label(dataset), "pictures": pictures, "density": density}
+
+
+def _energy(run: Run) -> dict[str, Any] | None:
+    rows = tables.energy_rows(run)
+    if not rows:
+        return None
+    cells = [
+        {
+            "dataset": dataset_label(row.dataset),
+            "epsilon": row.epsilon,
+            "method": method(row.method).label,
+            "retained": share(row.retained),
+            "chance": percent(row.share_active),
+            "dropped": number(row.dropped),
+            "active": number(row.noise_active),
+            "dense": number(row.noise_dense),
+            "saved": number(row.saved),
+            "says": f"pays, {row.beneficial} of {row.seeds} seeds" if row.beneficial else "does not pay",
+        }
+        for row in rows
+    ]
+    return {"chart": _svg(charts.energy_chart(rows, "energy")), "rows": cells}
+
+
+def _ranking(run: Run) -> dict[str, Any] | None:
+    rows = tables.ranking_rows(run)
+    if not rows:
+        return None
+    cells = [
+        {
+            "dataset": dataset_label(row.dataset),
+            "epsilon": row.epsilon,
+            "measured": share(row.measured),
+            "predicted": share(row.predicted),
+            "overlap": share(row.overlap),
+            "chance": percent(row.chance),
+        }
+        for row in rows
+    ]
+    return {"chart": _svg(charts.ranking_chart(rows, "ranking")), "rows": cells}
+
+
+def _training(study: Study, dataset: str) -> dict[str, Any]:
+    kinds = (
+        ("held_out_accuracy", "held-out accuracy"),
+        ("gradient_norm", "norm of the noisy gradient"),
+        ("retained_energy", "gradient energy kept"),
+    )
+    found = [
+        _svg(charts.curves_chart(study.curves, dataset, column, label, f"curve-{dataset}-{column.replace('_', '-')}"))
+        for column, label in kinds
+        if charts.has_curve([row for row in study.curves if row.get("epsilon") != "inf"], dataset, column)
+    ]
+    return {"label": dataset_label(dataset), "charts": found}
+
+
+def _attack(study: Study, rows: Sequence[tables.MethodRow]) -> dict[str, Any]:
+    delta = float(study.settings.get("delta", 1e-5))
+    datasets = list(dict.fromkeys(row["dataset"] for row in study.rocs if row["epsilon"] != "inf"))
+    found = [
+        {"label": dataset_label(name), "svg": _svg(charts.roc_chart(study.rocs, name, delta, f"roc-{name}"))}
+        for name in datasets
+    ]
+    cells = [
+        {
+            "dataset": dataset_label(row.dataset),
+            "method": method(row.method),
+            "epsilon": "∞" if row.epsilon == "inf" else row.epsilon,
+            "auc": _with_interval(row.auc),
+            "tpr": share(row.tpr, 2),
+        }
+        for row in rows
+        if row.auc
+    ]
+    return {"charts": found, "rows": cells}
+
+
+def _with_interval(mean: MeanInterval | None) -> str:
+    if mean is None or mean.half_width is None:
+        return plain(mean)
+    return f"{mean.mean:.3f} ± {mean.half_width:.3f}"
+
+
+def _lira(run: Run) -> list[dict[str, str]]:
+    cells: list[dict[str, str]] = []
+    for record in run.records.get("membership", ()):
+        values = {k: float(v) for k, v in record.values.items() if isinstance(v, int | float)}
+        cells.append(
+            {
+                "profile": run.profile,
+                "dataset": dataset_label(record.levels.get("dataset", "")),
+                "method": method(record.levels.get("method", "")).label,
+                "epsilon": record.levels.get("epsilon", ""),
+                "attack": record.levels.get("attack", NOTHING),
+                "auc": f"{values['auc']:.3f}" if "auc" in values else NOTHING,
+                "low": _rate(values, "tpr_at_fpr_0_001"),
+                "high": _rate(values, "tpr_at_fpr_0_01"),
+                "shadows": f"{values.get('shadow_models', values.get('shadows', 0)):.0f}",
+            }
+        )
+    return cells
+
+
+def _rate(values: dict[str, float], name: str) -> str:
+    if name not in values:
+        return NOTHING
+    if f"{name}_low" not in values:
+        return percent(values[name], 2)
+    return f"{percent(values[name], 2)} ({percent(values[f'{name}_low'], 2)} to {percent(values[f'{name}_high'], 2)})"
+
+
+def _audit(run: Run) -> dict[str, Any] | None:
+    rows = tables.audit_rows(run)
+    if not rows:
+        return None
+    cells = [
+        {
+            "dataset": dataset_label(row.dataset),
+            "method": method(row.method).label,
+            "space": row.space,
+            "claimed": number(row.claimed),
+            "priced": NOTHING if row.priced is None else number(row.priced, 4),
+            "lower": f"{row.lower:.3f}",
+            "ceiling": NOTHING if row.ceiling is None else f"{row.ceiling:.2f}",
+            "guesses": NOTHING if row.guesses is None else f"{row.correct} of {row.guesses} right, {row.canaries} canaries",
+            "crossed": row.crossed,
+        }
+        for row in rows
+    ]
+    chart = _svg(charts.audit_chart(rows, "audit"))
+    return {"chart": chart, "rows": cells, "crossed": any(row.crossed for row in rows)}
+
+
+def _statements(study: Study) -> list[dict[str, str]]:
+    """One entry per distinct text; seeds whose statements are word for word the same share one."""
+    seeds: dict[tuple[str, str, str, str], list[str]] = {}
+    for s in sorted(study.statements, key=lambda s: (s.dataset, epsilon_order(s.epsilon), method_order(s.method))):
+        seeds.setdefault((s.dataset, s.method, s.epsilon, s.text.strip()), []).append(s.seed)
+    return [
+        {
+            "title": f"{dataset_label(dataset)}, {method(name).label}, {epsilon_label(epsilon)}",
+            "seeds": ("seed " if len(names) == 1 else "seeds ") + ", ".join(names),
+            "text": text,
+        }
+        for (dataset, name, epsilon, text), names in seeds.items()
+    ]
+
+
+# ------------------------------------------------------------------------------------------ claims and results
+def _claims(findings: Sequence[Finding]) -> dict[str, Any]:
+    best = preferred(findings)
+    shown = {id(finding) for finding in best}
+    systems: list[dict[str, Any]] = []
+    for system, title in SYSTEMS.items():
+        entries: list[dict[str, Any]] = []
+        for claim in dict.fromkeys(finding.claim for finding in findings if finding.claim.system == system):
+            own = [finding for finding in findings if finding.claim == claim]
+            rows = [_claim_row(finding, id(finding) in shown) for finding in own]
+            entries.append({"claim": claim, "rows": rows})
+        if entries:
+            systems.append({"title": title, "claims": entries, "tested": any(f.profile for f in findings if f.claim.system == system)})
+    return {"systems": systems, "counts": claim_counts(best), "verdicts": VERDICTS, "total": len(best)}
+
+
+def _claim_row(finding: Finding, shown: bool) -> dict[str, Any]:
+    judgement = finding.judgement
+    return {
+        "id": finding.id,
+        "data": finding.data or NOTHING,
+        "profile": finding.profile or NOTHING,
+        "measured": judgement.measured,
+        "verdict": judgement.verdict,
+        "tone": {"holds": "good", "does not hold": "bad"}.get(judgement.verdict, "quiet"),
+        "command": finding.command,
+        "superseded": not shown,
+    }
+
+
+def _results(study: Study) -> dict[str, Any]:
+    others = sorted(
+        (run for run in study.results if run.system == study.current.system),
+        key=lambda r: (profile_order(r.profile), r.variant),
+    )
+    groups: list[dict[str, Any]] = []
+    for run in others:
+        rows = [_result_row(run, row) for row in tables.method_rows(run)]
+        if rows or run.records.get("membership"):
+            groups.append(
+                {
+                    "title": f"{run.profile} · {run.variant.replace('_', ' ')}",
+                    "command": run.command,
+                    "commit": run.commit[:12],
+                    "rows": rows,
+                    "lira": _lira(run),
+                    "sweep": run.sweep is not None,
+                }
+            )
+    found = [
+        {
+            "title": f"{dataset_label(sweep.dataset)}, {epsilon_label(sweep.epsilon)}, profile {sweep.profile}",
+            "svg": _svg(charts.sweep_chart(sweep, f"sweep-{sweep.profile}-{sweep.name}-{sweep.dataset}-{place}")),
+            "name": {"share": "Warm-up share", "ratio": "Active ratio"}.get(sweep.name, sweep.name),
+        }
+        for place, sweep in enumerate(tables.sweeps(study))
+    ]
+    return {"groups": groups, "sweeps": found}
+
+
+def _result_row(run: Run, row: tables.MethodRow) -> dict[str, str]:
+    gains = {
+        r.reference: signed(100 * r.difference.mean, 2)
+        + ("" if r.difference.half_width is None else f" ± {100 * r.difference.half_width:.2f}")
+        for r in tables.difference_rows(run, (row.method,))
+        if (r.dataset, r.epsilon) == (row.dataset, row.epsilon)
+    }
+    return {
+        "dataset": dataset_label(row.dataset),
+        "method": method(row.method).label,
+        "epsilon": "∞" if row.epsilon == "inf" else row.epsilon,
+        "accuracy": share(row.accuracy),
+        "recall": share(row.recall),
+        "over_rand": gains.get("tp_rand", NOTHING),
+        "over_dense": gains.get("dense", NOTHING),
+        "auc": plain(row.auc),
+        "audited": NOTHING if row.audited is None else f"≥ {row.audited:.2f}",
+    }
+
+
+assert set(BINARY) <= set(DATASETS)

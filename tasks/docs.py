@@ -1,0 +1,48 @@
+"""The documents made from runs: ``python -m tasks.docs`` refreshes the README's table and docs/claims.*."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from sfumato.errors import SfumatoError
+from tasks import command
+
+
+def docs(call: command.Call) -> None:
+    """Write the table between the README's markers, docs/claims.md and docs/claims.json."""
+    from sfumato import artifacts, report
+    from tasks.report import gather
+
+    study = gather(call)
+    findings = report.evaluate(report.CLAIMS, study.runs)
+    rows = report.method_rows(study.current)
+    readme = call.root / "README.md"
+    if not readme.is_file():
+        raise SfumatoError("README.md is missing; needed is one with the lines that mark the results.")
+    table = report.readme_table(study.current.profile, rows, _seconds(call.root))
+    text = report.between_markers(readme.read_text(encoding="utf-8"), table)
+    artifacts.write_json(call.root / "docs" / "claims.json", report.claims_json(findings))
+    artifacts.write_text(call.root / "docs" / "claims.md", report.claims_markdown(findings))
+    artifacts.write_text(readme, text)
+
+
+def _seconds(root: Path) -> dict[str, float]:
+    """Stage -> seconds of its last real run, from report/timings.json; empty without it."""
+    from sfumato import artifacts
+
+    try:
+        document = artifacts.read_json(root / "report" / "timings.json")
+    except SfumatoError:
+        return {}
+    stages = document.get("stages") if isinstance(document, dict) else None
+    found: dict[str, float] = {}
+    for name, entry in (stages if isinstance(stages, dict) else {}).items():
+        value = entry.get("last_run_seconds") if isinstance(entry, dict) else None
+        if isinstance(value, int | float):
+            found[name] = float(value)
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(command.main("docs", {"": docs}))

@@ -1,0 +1,52 @@
+"""Charging the book of releases before the first noise of a release is drawn."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from dp_accounting import DpEvent
+
+from sfumato import artifacts
+from sfumato.ledger import EventLedger, ReleaseBook
+from tasks.checkpoints import file_hash
+from tasks.command import Call
+
+
+def charge(call: Call, checkpoints: Path, prepared: Path, events: Sequence[DpEvent]) -> None:
+    """In release mode charge the whole plan of this stage; in simulation do nothing.
+
+    The run's key is drawn once and kept beside its checkpoints until the outputs are written, so an aborted
+    run that goes on is charged once, and a new run of a finished stage is a new release.
+
+    Args:
+        call: the call.
+        checkpoints: the folder of this run's checkpoints.
+        prepared: the private data, whose hash the budget belongs to.
+        events: the stage's intended events.
+
+    Raises:
+        BudgetExceededError: if the releases would pass the budget.
+        SfumatoError: if the book is damaged or locked.
+    """
+    privacy = call.params.privacy
+    if privacy.mode != "release":
+        return
+    key_file = checkpoints / "release_key.json"
+    if not key_file.exists():
+        artifacts.write_json(key_file, {"run_key": f"{call.system}-{call.cell}-{secrets.token_hex(8)}"})
+    plan = EventLedger()
+    for event in events:
+        plan.record(event)
+    ReleaseBook(call.root / privacy.ledger).charge(
+        dataset_hash=file_hash(prepared),
+        unit="training example",
+        neighboring_relation="add_or_remove_one",
+        epsilon=privacy.budget_epsilon,
+        delta=privacy.delta,
+        events=plan.to_json(),
+        run_key=str(artifacts.read_json(key_file)["run_key"]),
+        clock=lambda: datetime.now(UTC).isoformat(timespec="seconds"),
+    )

@@ -1,0 +1,167 @@
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sfumato.errors import SfumatoError
+from sfumato.params import Params, load, merged, parse, read_yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+BASE: Any = read_yaml(ROOT / "params.yaml")
+
+
+def _with(path: str, value: object) -> Any:
+    changed = copy.deepcopy(BASE)
+    *parents, last = path.split(".")
+    node = changed
+    for key in parents:
+        node = node[key]
+    node[last] = value
+    return changed
+
+
+def _without(path: str) -> Any:
+    changed = _with(path, None)
+    *parents, last = path.split(".")
+    node = changed
+    for key in parents:
+        node = node[key]
+    del node[last]
+    return changed
+
+
+def _paths(node: Any, prefix: str = "") -> list[str]:
+    if not isinstance(node, dict):
+        return []
+    found = []
+    for key, value in node.items():
+        found += [f"{prefix}{key}", *_paths(value, f"{prefix}{key}.")]
+    return found
+
+
+PATHS = _paths(BASE)
+
+
+def test_the_default_parameters_and_every_profile_are_valid() -> None:
+    assert isinstance(load(ROOT / "params.yaml"), Params)
+    for profile in sorted((ROOT / "profiles").glob("*.yaml")):
+        content: Any = read_yaml(profile)
+        base = merged(BASE, content.get("params", {}))
+        for variant in content.get("variants") or [{}]:
+            parse(merged(base, variant.get("params", {})), profile.name)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "sentence"),
+    [
+        ("topk.grid.datasets", ["mnist", "foo"], "topk.grid.datasets.1 is 'foo'; allowed is 'mnist', 'fashion_mnist'"),
+        ("topk.grid.datasets", "mnist", "topk.grid.datasets is 'mnist'; allowed is a list."),
+        ("topk.grid.datasets", [], "allowed is a list with at least one entry."),
+        ("topk.grid.epsilons", [1, 1.0], "allowed is a list without repeated entries."),
+        ("topk.grid.epsilons", ["1"], "topk.grid.epsilons.0 is '1'; allowed is a valid number."),
+        ("topk.grid.epsilons", [True], "topk.grid.epsilons.0 is True; allowed is a valid number."),
+        ("topk.grid.epsilons", [float("nan")], "topk.grid.epsilons.0 is nan; allowed is a"),
+        ("topk.grid.epsilons", [0.001], "greater than or equal to 0.01."),
+        ("topk.grid.epsilons", [201], "less than or equal to 200."),
+        ("topk.grid.seeds", [1.0], "topk.grid.seeds.0 is 1.0; allowed is a valid integer."),
+        ("topk.grid.seeds", None, "topk.grid.seeds is null in simulation mode"),
+        ("topk.grid.sedes", [0], "topk.grid.sedes is [0], an unknown key; allowed here are datasets, methods"),
+        ("topk.train.clip_norm.mnist.tp_topk", float("inf"), "topk.train.clip_norm.mnist.tp_topk is inf"),
+        ("topk.train.clip_norm.mnist.tp_topk", 0, "allowed is a value greater than 0."),
+        ("topk.train.clip_norm.mnist.tp_top", 1.0, "topk.train.clip_norm.mnist.tp_top is an unknown key"),
+        ("topk.model.mnist", "resnet", "topk.model.mnist is 'resnet'; allowed is 'cnn28', 'cnn32' or 'mlp'."),
+        ("topk.audit.guesses", 5000, "topk.audit.guesses is 5000; allowed is at most topk.audit.canaries (1000)."),
+        ("topk.audit.datasets", ["digits"], "topk.audit.datasets holds 'digits'"),
+        ("topk.membership.datasets", ["mnist"], "topk.membership.blocks is empty"),
+        ("privacy.mode", "release", "topk.grid.seeds is [0, 1, 2] in release mode; allowed is null"),
+        ("privacy.delta", "1e-5", "privacy.delta is '1e-5'; allowed is a valid number."),
+        ("privacy.delta", "yes", "privacy.delta is 'yes'"),
+        ("privacy", None, "privacy is None; allowed is a mapping with the keys mode, delta"),
+        ("topk.optimizer", [], "topk.optimizer is []; allowed is a mapping with the keys name, momentum"),
+    ],
+)
+def test_a_mistake_is_one_sentence_with_key_value_and_what_is_allowed(path: str, value: object, sentence: str) -> None:
+    with pytest.raises(SfumatoError) as caught:
+        parse(_with(path, value), "params.yaml")
+    text = str(caught.value)
+    assert sentence in text
+    assert text.startswith("params.yaml: ")
+    assert "\n" not in text
+
+
+UNUSED = {"fashion_mnist", "cifar10", "thyroid", "digits"}  # data sets that the default grid leaves out
+
+
+@pytest.mark.parametrize("path", [path for path in PATHS if not UNUSED & set(path.split("."))])
+def test_no_key_in_use_can_be_left_out(path: str) -> None:
+    last = path.rsplit(".", 1)[-1]
+    with pytest.raises(SfumatoError) as caught:
+        parse(_without(path), "params.yaml")
+    assert last in str(caught.value)
+
+
+JUNK = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5) | st.integers(), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(path=st.sampled_from(PATHS), value=JUNK)
+def test_any_value_anywhere_is_accepted_or_refused_in_one_sentence(path: str, value: object) -> None:
+    try:
+        params = parse(_with(path, value), "params.yaml")
+    except SfumatoError as error:
+        text = str(error)
+        assert "\n" not in text
+        assert text.endswith(".")
+        assert "allowed" in text
+    else:
+        assert isinstance(params, Params)
+
+
+@settings(max_examples=200, deadline=None)
+@given(text=st.text(max_size=60))
+def test_any_text_is_read_or_refused_in_one_sentence(text: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    path = tmp_path_factory.mktemp("fuzz") / "params.yaml"
+    path.write_bytes(text.encode("utf-8", "surrogatepass"))
+    with pytest.raises(SfumatoError) as caught:
+        load(path)
+    assert "Traceback" not in str(caught.value)
+
+
+def test_floats_may_be_written_either_way(tmp_path: Path) -> None:
+    text = (ROOT / "params.yaml").read_text()
+    for spelling in ("1e-5", "1.0e-5", "0.00001", "1E-5"):
+        path = tmp_path / "params.yaml"
+        path.write_text(text.replace("delta: 1.0e-5", f"delta: {spelling}"))
+        assert load(path).privacy.delta == 1e-5
+
+
+def test_repeated_keys_and_missing_files_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "params.yaml"
+    with pytest.raises(SfumatoError, match="cannot be read"):
+        load(path)
+    path.write_text("privacy: {mode: simulation, mode: release}\n")
+    with pytest.raises(SfumatoError, match="is not YAML"):
+        load(path)
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(SfumatoError, match="UTF-8"):
+        load(path)
+
+
+def test_release_mode_takes_no_seeds() -> None:
+    changed = merged(BASE, {"privacy": {"mode": "release"}, "topk": {"grid": {"seeds": None}}})
+    assert parse(changed).topk.grid.seeds is None
+
+
+def test_parameters_are_frozen() -> None:
+    params = parse(BASE)
+    with pytest.raises(ValueError, match="frozen"):
+        params.privacy.delta = 0.1  # type: ignore[misc]
