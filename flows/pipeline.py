@@ -126,22 +126,26 @@ class Pipeline:
                     return plan
                 wanted = list(select(plan.names)) if select else []
                 for target in targets or ():
-                    wanted.extend(self._collect(target, plan))
+                    wanted.extend(self._named(target, plan, order))
             except DvcException as error:
                 raise FlowError(f"the graph of dvc.yaml cannot be read: {_first_line(error)}.") from error
         return plan.restricted(wanted)
 
-    def _collect(self, target: str, plan: Plan) -> list[str]:
-        """Names of the stages that DVC finds under a target."""
-        from dvc.exceptions import DvcException
-
-        try:
-            return [self._address(stage) for stage in self._repo.stage.collect(self._absolute(target))]
-        except DvcException as error:
-            groups = sorted({name.partition("@")[0] for name in plan.names})
+    def _named(self, target: str, plan: Plan, stages: Sequence[Any]) -> list[str]:
+        """Names of the stages that a target means: a stage, a matrix group, or a file or folder of outputs."""
+        if target in plan.names:
+            return [target]
+        found = [name for name in plan.names if name.startswith(target + "@")]
+        path = self.root / target
+        for stage in stages if not found else ():
+            if any(path == Path(out.fs_path) or path in Path(out.fs_path).parents for out in stage.outs):
+                found.append(self._address(stage))
+        if not found:
+            groups = ", ".join(sorted({name.partition("@")[0] for name in plan.names}))
             raise FlowError(
-                f"target {target!r} is not in the graph; allowed are stages, groups ({', '.join(groups)}) and outputs."
-            ) from error
+                f"target {target!r} is not in the graph; allowed are stages, groups ({groups}), outputs."
+            )
+        return found
 
     def _address(self, stage: Any) -> str:
         """The stage's address from the root, wherever this process runs."""
@@ -150,11 +154,6 @@ class Pipeline:
         if name is None:
             return file
         return str(name) if file == "dvc.yaml" else f"{file}:{name}"
-
-    def _absolute(self, target: str) -> str:
-        """The target as a path from the root when it is a file, else as it is."""
-        path = self.root / target
-        return str(path) if path.exists() or "/" in target else target
 
     def changed(self, name: str) -> bool:
         """Whether a stage would run or be restored, asked under the repository's lock.

@@ -206,7 +206,9 @@ def _supports(call: command.Call) -> Iterator[Support]:
     epsilon, seed = epsilon_text(max(grid.epsilons)), _seeds(call)[0]
     for dataset in grid.datasets:
         for method in PICTURED:
-            path = call.root / "data" / "models" / SYSTEM / "train" / f"{dataset}-{method}-{epsilon}.safetensors"
+            path = (
+                call.root / "data" / "models" / SYSTEM / "train" / f"{dataset}-{method}-{epsilon}.safetensors"
+            )
             if method in grid.methods and path.is_file():
                 tensors, metadata = artifacts.read_tensors(path), artifacts.read_metadata(path)
                 found = support_of((dataset, method, epsilon, seed), tensors, metadata)
@@ -227,7 +229,11 @@ def _statements(call: command.Call) -> Iterator[Statement]:
             for method in (*grid.methods, *(("non_private",) if number == 0 else ())):
                 for seed in _seeds(call):
                     path = folder / f"{dataset}-{epsilon}" / f"{method}-{seed}.txt"
-                    fields = artifacts.read_json(path.with_suffix(".json")) if path.with_suffix(".json").is_file() else {}
+                    fields = (
+                        artifacts.read_json(path.with_suffix(".json"))
+                        if path.with_suffix(".json").is_file()
+                        else {}
+                    )
                     if path.is_file():
                         text = path.read_text(encoding="utf-8")
                         shown = "inf" if method == "non_private" else epsilon
@@ -251,7 +257,10 @@ def _settings(params: Params) -> dict[str, Any]:
         ("topk.train.score", topk.train.score),
         ("topk.train.support", topk.train.support),
         ("topk.train.reselect_every", f"{topk.train.reselect_every} (on_topk, on_rand)"),
-        ("topk.train.tuning", f"{topk.train.tuning.private_trials} private trials, chosen on {topk.train.tuning.chosen_on}"),
+        (
+            "topk.train.tuning",
+            f"{topk.train.tuning.private_trials} private trials, chosen on {topk.train.tuning.chosen_on}",
+        ),
     ]
     return {"delta": params.privacy.delta, "mode": params.privacy.mode, "facts": facts}
 

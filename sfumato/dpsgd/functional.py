@@ -122,8 +122,10 @@ class _PerExample:
 
     def rows(self, inputs: torch.Tensor, targets: torch.Tensor) -> list[Rows]:
         """The gradients of each active parameter, in the order of ``active``, over its active coordinates."""
-        one = torch.zeros((), dtype=next(iter((self.variable | self.constant).values())).dtype)
-        taps = {key: one.expand(len(inputs), *site.shape) for key, site in self.sites.items()}
+        taps = {
+            key: torch.zeros((), dtype=self.constant[key].dtype).expand(len(inputs), *site.shape)
+            for key, site in self.sites.items()
+        }
         per_example = vmap(grad(self._example_loss, argnums=(0, 1), has_aux=True), in_dims=(None, 0, 0, 0))
         (direct, tapped), kept = per_example(self.variable, taps, inputs, targets)
         homes = {name: site for site in self.sites.values() for name in (site.weight, site.bias) if name}

@@ -59,12 +59,11 @@ class OpacusEngine:
         wrapped = _wrap(model, active)
         for start in range(0, len(inputs) if active else 0, self.micro_batch or 32):
             chunk = slice(start, start + (self.micro_batch or 32))
-            losses = checked_losses(
-                loss(wrapped(inputs[chunk].contiguous()), targets[chunk]), len(inputs[chunk])
-            )
-            with warnings.catch_warnings():
+            with warnings.catch_warnings(), torch.enable_grad():
                 warnings.filterwarnings("ignore", message="Full backward hook is firing")
-                losses.sum().backward()  # pyright: ignore[reportUnknownMemberType]
+                losses = loss(wrapped(inputs[chunk].contiguous()), targets[chunk])
+                total_loss = checked_losses(losses, len(inputs[chunk])).sum()
+                total_loss.backward()  # pyright: ignore[reportUnknownMemberType]
             gradients = _take_gradients(wrapped)
             rows = [DenseRows(gradients[part.name].flatten(1), part.local) for part in active]
             norms.append(add_clipped(total, rows, active, bound))

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import torch
 from torch.nn import functional
+from torch.nn.grad import conv2d_weight  # pyright: ignore[reportUnknownVariableType]
 
 from sfumato.clipping import vector_norm
 
@@ -90,7 +91,36 @@ def linear_rows(gradient: torch.Tensor, inputs: torch.Tensor, local: torch.Tenso
 def conv2d_rows(
     gradient: torch.Tensor, inputs: torch.Tensor, options: Mapping[str, Any], local: torch.Tensor | None
 ) -> Rows:
-    """Rows of a Conv2d weight from output gradient (B, 1, O, H', W') and inputs (B, 1, C, H, W)."""
+    """Rows of a Conv2d weight from output gradient (B, 1, O, H', W') and inputs (B, 1, C, H, W).
+
+    Patches of the input are multiplied with the output gradient; where they would be large, the same gradients
+    come from one convolution in which every example is a group of its own. Shapes alone decide.
+    """
+    positions = gradient.shape[3] * gradient.shape[4]
+    patch = inputs.shape[2] * options["kernel"][0] * options["kernel"][1]
+    if positions >= 128 and patch * positions > 65_536:
+        return DenseRows(_by_groups(gradient, inputs, options).flatten(1), local)
+    return DenseRows(_by_patches(gradient, inputs, options).flatten(1), local)
+
+
+def _by_groups(gradient: torch.Tensor, inputs: torch.Tensor, options: Mapping[str, Any]) -> torch.Tensor:
+    """Gradients (B, O, C/groups, kernel) by a convolution with one group for each example and group."""
+    count, channels, outputs = len(gradient), inputs.shape[2], gradient.shape[2]
+    shape = (count * outputs, channels // options["groups"], *options["kernel"])
+    weight = conv2d_weight(
+        inputs.reshape(1, count * channels, *inputs.shape[3:]),
+        shape,
+        gradient.reshape(1, count * outputs, *gradient.shape[3:]),
+        options["stride"],
+        options["padding"],
+        options["dilation"],
+        count * options["groups"],
+    )
+    return weight.view(count, outputs, *shape[1:])
+
+
+def _by_patches(gradient: torch.Tensor, inputs: torch.Tensor, options: Mapping[str, Any]) -> torch.Tensor:
+    """Gradients (B, groups, O/groups, C/groups * kernel) by one matrix product for each example and group."""
     (vertical, horizontal), (down, across) = options["padding"], options["dilation"]
     (step_down, step_across), (height, width) = options["stride"], options["kernel"]
     count, groups = len(gradient), options["groups"]
@@ -102,7 +132,7 @@ def conv2d_rows(
         (example, channel, row * down, column * across, row * step_down, column * step_across),
     )
     columns = patches.reshape(count, groups, images.shape[1] // groups * height * width, -1)
-    return DenseRows(torch.matmul(outputs, columns.transpose(2, 3)).flatten(1), local)
+    return torch.matmul(outputs, columns.transpose(2, 3))
 
 
 def bias_rows(gradient: torch.Tensor, kind: str, local: torch.Tensor | None) -> Rows:

@@ -9,24 +9,30 @@ True
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from sfumato.attacks.roc import tpr_bound
 from sfumato.records import MeanInterval
-from sfumato.report.figure import ALERT, GRID, INK, MUTED, PAPER, spread, styled, subplots, to_svg
+from sfumato.report.figure import ALERT, GRID, INK, MUTED, PAPER, label_axis, spread, styled, subplots, to_svg
 from sfumato.report.tables import AuditRow, DensityRow, DifferenceRow, EnergyRow, MethodRow, RankingRow, Sweep
-from sfumato.report.vocabulary import dataset_label, epsilon_label, epsilon_order, method, method_order, percent
+from sfumato.report.vocabulary import (
+    dataset_label,
+    epsilon_label,
+    epsilon_order,
+    method,
+    method_order,
+    percent,
+)
 
 WIDTH = 9.4
-Floats = NDArray[np.float64]
 
 
-def _end_labels(axes: Any, labels: Sequence[tuple[float, str, str]], size: float = 8.0) -> None:
+def whole(value: float) -> str:
+    """A share as a percentage, with as many digits as it needs."""
+    return f"{100 * value:.3g} %"
+
+
+def end_labels(axes: Any, labels: Sequence[tuple[float, str, str]], size: float = 8.0) -> None:
     """Labels at the right edge, beside their lines' ends and apart from each other."""
     low, high = axes.get_ylim()
     height = axes.figure.get_size_inches()[1] * axes.get_subplotspec().get_position(axes.figure).height
@@ -43,7 +49,14 @@ def _end_labels(axes: Any, labels: Sequence[tuple[float, str, str]], size: float
             fontsize=size,
             va="center",
             annotation_clip=False,
-            arrowprops={"arrowstyle": "-", "color": colour, "lw": 0.5, "shrinkA": 0, "shrinkB": 1},
+            arrowprops={
+                "arrowstyle": "-",
+                "color": colour,
+                "lw": 0.5,
+                "shrinkA": 0,
+                "shrinkB": 0,
+                "relpos": (0, 0.5),
+            },
         )
 
 
@@ -76,13 +89,15 @@ def accuracy_chart(rows: Sequence[MethodRow], dataset: str, name: str) -> str:
         ax.set_xticks(range(len(epsilons)), [epsilon_label(e) for e in epsilons])
         ax.set_xlim(-0.35, len(epsilons) - 0.65)
         ax.set_ylabel("test accuracy")
-        ax.yaxis.set_major_formatter(lambda value, _place: percent(value, 0 if _coarse(ax) else 1))
+        label_axis(ax.yaxis, lambda value: percent(value, 0 if _coarse(ax) else 1))
         ax.grid(axis="x", visible=False)
         ax.margins(y=0.06)
         ax.set_ylim(*ax.get_ylim())
-        _end_labels(ax, labels)
+        end_labels(ax, labels)
         text = "; ".join(
-            f"{method(r.method).label} {epsilon_label(r.epsilon)} {percent(r.accuracy.mean)}" for r in mine if r.accuracy
+            f"{method(r.method).label} {epsilon_label(r.epsilon)} {percent(r.accuracy.mean)}"
+            for r in mine
+            if r.accuracy
         )
         return to_svg(figure, name, f"Test accuracy against ε on {dataset_label(dataset)}", text)
 
@@ -100,9 +115,13 @@ def difference_chart(rows: Sequence[DifferenceRow], name: str) -> str:
         for place, row in enumerate(rows):
             look, mean = method(row.method), 100 * row.difference.mean
             half = 100 * (row.difference.half_width or 0.0)
-            ax.plot([mean - half, mean + half], [place, place], color=look.colour, lw=1.6, solid_capstyle="butt")
+            ax.plot(
+                [mean - half, mean + half], [place, place], color=look.colour, lw=1.6, solid_capstyle="butt"
+            )
             seeds = [100 * value for value in row.seeds.values()]
-            ax.plot(seeds, [place] * len(seeds), ls="", marker="|", ms=7, mew=1.0, color=look.colour, alpha=0.55)
+            ax.plot(
+                seeds, [place] * len(seeds), ls="", marker="|", ms=7, mew=1.0, color=look.colour, alpha=0.55
+            )
             ax.plot([mean], [place], ls="", marker=look.marker, color=look.colour, ms=6)
             names.append(
                 f"{look.label} − {method(row.reference).label}, {dataset_label(row.dataset)}, {epsilon_label(row.epsilon)}"
@@ -111,7 +130,9 @@ def difference_chart(rows: Sequence[DifferenceRow], name: str) -> str:
         ax.axvline(0, color=INK, lw=0.8, zorder=1)
         ax.set_yticks(range(len(rows)), names)
         ax.set_ylim(len(rows) - 0.4, -0.6)
-        ax.set_xlabel("difference in test accuracy, percentage points (right of 0: the first method is better)")
+        ax.set_xlabel(
+            "difference in test accuracy, percentage points (right of 0: the first method is better)"
+        )
         ax.grid(axis="y", visible=False)
         return to_svg(figure, name, "Paired differences in test accuracy", "; ".join(words))
 
@@ -140,11 +161,12 @@ def density_chart(rows: Sequence[DensityRow], share: float, name: str) -> str:
         names = [row.parameter + (f"  ({row.size:,})" if row.size else "") for row in rows]
         ax.set_yticks(range(len(rows)), names)
         ax.set_ylim(len(rows) - 0.45, -0.55)
-        ax.xaxis.set_major_formatter(lambda value, _place: percent(value, 0))
+        label_axis(ax.xaxis, whole)
         ax.set_xlabel("share of the parameter's coordinates that are active (in brackets: how many it has)")
         ax.grid(axis="y", visible=False)
         words = "; ".join(
-            f"{row.parameter}: " + ", ".join(f"{method(m).label} {percent(v)}" for m, v in row.densities.items())
+            f"{row.parameter}: "
+            + ", ".join(f"{method(m).label} {percent(v)}" for m, v in row.densities.items())
             for row in rows
         )
         return to_svg(figure, name, "Density of the support in every parameter", words)
@@ -166,16 +188,20 @@ def energy_chart(rows: Sequence[EnergyRow], name: str) -> str:
                 tone = look.colour if row.dropped < row.saved else ALERT
                 right.plot([row.dropped, row.saved], [place, place], color=tone, lw=1.2, zorder=2)
                 right.plot([row.dropped], [place], ls="", marker="o", color=tone, ms=5.5, zorder=3)
-                right.plot([row.saved], [place], ls="", marker="o", mfc=PAPER, mec=tone, mew=1.4, ms=5.5, zorder=3)
-        labels = [f"{method(r.method).label}, {dataset_label(r.dataset)}, {epsilon_label(r.epsilon)}" for r in rows]
+                right.plot(
+                    [row.saved], [place], ls="", marker="o", mfc=PAPER, mec=tone, mew=1.4, ms=5.5, zorder=3
+                )
+        labels = [
+            f"{method(r.method).label}, {dataset_label(r.dataset)}, {epsilon_label(r.epsilon)}" for r in rows
+        ]
         left.set_yticks(range(len(rows)), labels)
         left.set_ylim(len(rows) - 0.4, -0.6)
         left.set_xlim(0, 1)
-        left.xaxis.set_major_formatter(lambda value, _place: percent(value, 0))
+        label_axis(left.xaxis, whole)
         left.set_title("Gradient energy kept (black mark: k/d, what chance keeps)", fontsize=8.5)
         right.set_title("Energy dropped ● against noise energy saved ○, per step", fontsize=8.5)
         if any(row.dropped > 0 and row.saved > 0 for row in rows):
-            right.set_xscale("log")
+            _log_axis(right)
         for ax in (left, right):
             ax.grid(axis="y", visible=False)
         words = "; ".join(
@@ -184,6 +210,18 @@ def energy_chart(rows: Sequence[EnergyRow], name: str) -> str:
             for label, r in zip(labels, rows, strict=True)
         )
         return to_svg(figure, name, "Gradient energy kept and noise energy saved by the support", words)
+
+
+def _log_axis(axes: Any) -> None:
+    """A logarithmic x axis with plain numbers at 1, 2 and 5."""
+    from matplotlib.ticker import LogLocator, NullLocator
+
+    axes.set_xscale("log")
+    low, high = axes.get_xlim()
+    wide = high / low > 30
+    axes.xaxis.set_major_locator(LogLocator(10, subs=(1.0,) if wide else (1.0, 2.0, 5.0)))
+    axes.xaxis.set_minor_locator(NullLocator())
+    label_axis(axes.xaxis, lambda value: f"{value:.10f}".rstrip("0").rstrip("."))
 
 
 def ranking_chart(rows: Sequence[RankingRow], name: str) -> str:
@@ -197,141 +235,30 @@ def ranking_chart(rows: Sequence[RankingRow], name: str) -> str:
         ax.plot([low, high], [low, high], color=MUTED, lw=0.8, ls=(0, (4, 3)))
         for index, row in enumerate(rows):
             colour = colours[index % len(colours)]
-            ax.plot([x for x, _ in row.points], [y for _, y in row.points], ls="", marker="o", color=colour, alpha=0.8)
-            labels.append((row.measured.mean, f"{dataset_label(row.dataset)}, {epsilon_label(row.epsilon)}", colour))
+            ax.plot(
+                [x for x, _ in row.points],
+                [y for _, y in row.points],
+                ls="",
+                marker="o",
+                color=colour,
+                alpha=0.8,
+            )
+            labels.append(
+                (row.measured.mean, f"{dataset_label(row.dataset)}, {epsilon_label(row.epsilon)}", colour)
+            )
         ax.set_xlim(low, high)
         ax.set_ylim(low, high)
         ax.set_xlabel("predicted share of pairs ranked wrongly")
         ax.set_ylabel("measured share")
+        ax.locator_params(nbins=5)
         for axis in (ax.xaxis, ax.yaxis):
-            axis.set_major_formatter(lambda value, _place: percent(value, 0))
-        _end_labels(ax, labels)
-        words = "; ".join(f"{t}: measured {r.measured.mean:.3f}, predicted {r.predicted.mean:.3f}" for (_, t, _), r in zip(labels, rows, strict=True))
+            label_axis(axis, whole)
+        end_labels(ax, labels)
+        words = "; ".join(
+            f"{t}: measured {r.measured.mean:.3f}, predicted {r.predicted.mean:.3f}"
+            for (_, t, _), r in zip(labels, rows, strict=True)
+        )
         return to_svg(figure, name, "Misranking, predicted and measured", words)
-
-
-# ---------------------------------------------------------------------------------------------------- curves
-def _curve(rows: Sequence[Mapping[str, str]], column: str) -> tuple[Floats, Floats, Floats, Floats]:
-    """Steps where all seeds have the column, and mean, minimum and maximum over the seeds there."""
-    found: dict[int, list[float]] = {}
-    for row in rows:
-        if row.get(column):
-            found.setdefault(int(row["step"]), []).append(float(row[column]))
-    seeds = max((len(values) for values in found.values()), default=0)
-    steps = sorted(step for step, values in found.items() if len(values) == seeds)
-    table = np.array([found[step] for step in steps]).reshape(len(steps), seeds)
-    if not steps:
-        empty = np.zeros(0)
-        return empty, empty, empty, empty
-    return np.array(steps, float), table.mean(axis=1), table.min(axis=1), table.max(axis=1)
-
-
-def has_curve(rows: Sequence[Mapping[str, str]], dataset: str, column: str) -> bool:
-    """Whether any fit on that data set has a number in that column."""
-    return any(row.get("dataset") == dataset and row.get(column) for row in rows)
-
-
-def curves_chart(rows: Sequence[Mapping[str, str]], dataset: str, column: str, label: str, name: str) -> str:
-    """A column of the training curves against steps; one panel per epsilon, one line per method."""
-    mine = [row for row in rows if row["dataset"] == dataset and row["epsilon"] != "inf" and row.get(column)]
-    epsilons = sorted({row["epsilon"] for row in mine}, key=epsilon_order)
-    with styled(name):
-        figure, axes = subplots(1, max(len(epsilons), 1), WIDTH, 3.1, sharey=True)
-        ends: list[str] = []
-        for ax, epsilon in zip(axes[0], epsilons, strict=False):
-            labels: list[tuple[float, str, str]] = []
-            for entry in sorted({row["method"] for row in mine if row["epsilon"] == epsilon}, key=method_order):
-                look = method(entry)
-                own = [row for row in mine if row["epsilon"] == epsilon and row["method"] == entry]
-                steps, mean, low, high = _curve(own, column)
-                if len(steps) == 0:
-                    continue
-                ax.fill_between(steps, low, high, color=look.colour, alpha=0.13, lw=0)
-                ax.plot(steps, mean, color=look.colour, lw=1.3)
-                labels.append((float(mean[-1]), look.label, look.colour))
-                ends.append(f"{epsilon_label(epsilon)}, {look.label} ends at {mean[-1]:.3g}")
-            switch = [int(row["step"]) for row in mine if row["epsilon"] == epsilon and row["phase"] == "warmup"]
-            if switch:
-                ax.axvline(max(switch), color=MUTED, lw=0.8, ls=(0, (2, 2)))
-                ax.annotate(
-                    "warm-up ends",
-                    xy=(max(switch), 0.02),
-                    xycoords=ax.get_xaxis_transform(),
-                    xytext=(3, 0),
-                    textcoords="offset points",
-                    fontsize=7.5,
-                    color=MUTED,
-                )
-            ax.set_title(epsilon_label(epsilon))
-            ax.set_xlabel("step")
-            ax.margins(x=0.01)
-            ax.set_ylim(*ax.get_ylim())
-            ax.end_labels = labels
-        axes[0][0].set_ylabel(label)
-        for ax in axes[0]:
-            _end_labels(ax, getattr(ax, "end_labels", []), 7.5)
-        return to_svg(figure, name, f"{label} during training on {dataset_label(dataset)}", "; ".join(ends))
-
-
-def _steps_at(rows: Sequence[Mapping[str, str]], grid: Floats) -> Floats:
-    """Mean over seeds of the step-wise ROC curve at the grid's false-positive rates."""
-    found: list[Floats] = []
-    for seed in sorted({row.get("seed", row.get("attack", "")) for row in rows}):
-        own = [row for row in rows if row.get("seed", row.get("attack", "")) == seed]
-        points = sorted({(float(row["fpr"]), float(row["tpr"])) for row in own})
-        fpr, tpr = (np.array([point[i] for point in points]) for i in (0, 1))
-        place = np.searchsorted(fpr, grid * (1 + 1e-9), side="right") - 1
-        found.append(np.where(place >= 0, tpr[np.maximum(place, 0)], 0.0))
-    return np.asarray(np.mean(found, axis=0), dtype=np.float64)
-
-
-def roc_chart(rows: Sequence[Mapping[str, str]], dataset: str, delta: float, name: str) -> str:
-    """Membership attack on log-log axes, one panel per epsilon, with the region that (epsilon, delta) forbids."""
-    mine = [row for row in rows if row["dataset"] == dataset]
-    epsilons = sorted({row["epsilon"] for row in mine if row["epsilon"] != "inf"}, key=epsilon_order)
-    grid = np.geomspace(1e-3, 1.0, 61)
-    with styled(name):
-        figure, axes = subplots(1, max(len(epsilons), 1), WIDTH, 3.7, sharey=True)
-        ends: list[str] = []
-        for ax, epsilon in zip(axes[0], epsilons, strict=False):
-            labels: list[tuple[float, str, str]] = []
-            bound = tpr_bound(grid, float(epsilon), delta)
-            ax.plot(grid, bound, color=ALERT, lw=1.2, ls=(0, (5, 2)))
-            ax.fill_between(grid, bound, 1.0, color=ALERT, alpha=0.06, lw=0)
-            ax.plot(grid, grid, color=MUTED, lw=0.8, ls=(0, (1, 2)))
-            own = [row for row in mine if row["epsilon"] in (epsilon, "inf")]
-            for entry in sorted({row["method"] for row in own}, key=method_order):
-                look = method(entry)
-                tpr = _steps_at([row for row in own if row["method"] == entry], grid)
-                seen = tpr > 0
-                ax.plot(grid[seen], tpr[seen], color=look.colour, lw=1.3, drawstyle="steps-post")
-                at_one = float(tpr[20])
-                ends.append(f"{epsilon_label(epsilon)}, {look.label}: true-positive rate {percent(at_one)} at 1 % false positives")
-                if seen.any():
-                    labels.append((math.log10(float(tpr[seen][0])), look.label, look.colour))
-            ax.set_xscale("log")
-            ax.set_yscale("log")
-            ax.set_xlim(1e-3, 1)
-            ax.set_ylim(3e-4, 1)
-            ax.set_title(f"{epsilon_label(epsilon)}: above the dashed line is impossible", fontsize=8.5)
-            ax.set_xlabel("false-positive rate")
-            for axis in (ax.xaxis, ax.yaxis):
-                axis.set_major_formatter(lambda value, _place: f"{100 * value:g} %")
-        axes[0][0].set_ylabel("true-positive rate")
-        handles = _legend_handles(sorted({row["method"] for row in mine}, key=method_order))
-        figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False, fontsize=8)
-        return to_svg(figure, name, f"Membership attack on {dataset_label(dataset)}, log-log ROC", "; ".join(ends))
-
-
-def _legend_handles(methods: Sequence[str]) -> list[Any]:
-    from matplotlib.lines import Line2D
-
-    handles: list[Any] = [
-        Line2D([], [], color=method(entry).colour, lw=2, label=method(entry).label) for entry in methods
-    ]
-    handles.append(Line2D([], [], color=ALERT, lw=1.2, ls=(0, (5, 2)), label="(ε, δ) limit"))
-    handles.append(Line2D([], [], color=MUTED, lw=0.8, ls=(0, (1, 2)), label="guessing"))
-    return handles
 
 
 def audit_chart(rows: Sequence[AuditRow], name: str) -> str:
@@ -347,17 +274,28 @@ def audit_chart(rows: Sequence[AuditRow], name: str) -> str:
                 ax.plot([row.ceiling], [place], ls="", marker="|", ms=9, mew=1.2, color=MUTED)
             ax.plot([0, row.lower], [place, place], color=tone, lw=2.2, solid_capstyle="butt")
             ax.plot([row.lower], [place], ls="", marker="o", color=tone, ms=6.5)
-            names.append(f"{look.label}, {dataset_label(row.dataset)}, {epsilon_label(row.epsilon)}, {row.space} space")
+            names.append(
+                f"{look.label}, {dataset_label(row.dataset)}, {epsilon_label(row.epsilon)}, {row.space} space"
+            )
             words.append(f"{names[-1]}: claimed {row.claimed:g}, at least {row.lower:.2f}")
             text = f"at least {row.lower:.2f}" + (": above the claim" if row.crossed else "")
             ax.annotate(
-                text, xy=(row.lower, place), xytext=(6, 6), textcoords="offset points", fontsize=7.5, color=tone
+                text,
+                xy=(row.lower, place),
+                xytext=(6, 6),
+                textcoords="offset points",
+                fontsize=7.5,
+                color=tone,
             )
         ax.set_yticks(range(len(rows)), names)
         ax.set_ylim(len(rows) - 0.4, -0.6)
-        top = max([row.claimed for row in rows] + [row.lower for row in rows] + [row.ceiling or 0 for row in rows])
+        top = max(
+            [row.claimed for row in rows] + [row.lower for row in rows] + [row.ceiling or 0 for row in rows]
+        )
         ax.set_xlim(0, top * 1.12)
-        ax.set_xlabel("ε: black mark = claimed; point = proven by the audit; grey mark = the most this audit could have proven")
+        ax.set_xlabel(
+            "ε: black mark = claimed; point = proven by the audit; grey mark = the most this audit could have proven"
+        )
         ax.grid(axis="y", visible=False)
         return to_svg(figure, name, "ε claimed beside ε audited", "; ".join(words))
 

@@ -166,7 +166,9 @@ def _untested(claim: Claim, dataset: str, epsilon: str) -> Finding:
 
 
 def _data(dataset: str, epsilon: str) -> str:
-    return ", ".join([*([dataset_label(dataset)] if dataset else []), *([epsilon_label(epsilon)] if epsilon else [])])
+    return ", ".join(
+        [*([dataset_label(dataset)] if dataset else []), *([epsilon_label(epsilon)] if epsilon else [])]
+    )
 
 
 def preferred(findings: Iterable[Finding]) -> list[Finding]:

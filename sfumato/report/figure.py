@@ -7,9 +7,10 @@
 from __future__ import annotations
 
 import html
+import importlib
 import io
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -65,27 +66,37 @@ _STYLE = {
 
 
 @contextmanager
-def styled(name: str) -> Iterator[None]:
+def styled(name: str) -> Generator[None]:
     """Matplotlib's defaults with the report's style; a user's own settings do not reach in.
 
     Args:
         name: seeds the ids inside the SVG, so that two figures of one page share none.
     """
-    import matplotlib
-
-    with matplotlib.rc_context():
-        matplotlib.rcdefaults()
-        matplotlib.rcParams.update({**_STYLE, "svg.hashsalt": name})
+    library: Any = importlib.import_module("matplotlib")
+    with library.rc_context():
+        library.rcdefaults()
+        library.rcParams.update({**_STYLE, "svg.hashsalt": name})
         yield
 
 
-def subplots(rows: int, columns: int, width: float, height: float, **options: Any) -> tuple[Any, list[list[Any]]]:
+def subplots(
+    rows: int, columns: int, width: float, height: float, **options: Any
+) -> tuple[Any, list[list[Any]]]:
     """A figure without global state and its axes, rows by columns; sizes in inches."""
     from matplotlib.figure import Figure
 
     figure: Any = Figure(figsize=(width, height), layout="constrained")
     axes: Any = figure.subplots(rows, columns, squeeze=False, **options)
     return figure, [list(row) for row in axes]
+
+
+def label_axis(axis: Any, text: Callable[[float], str]) -> None:
+    """Write an axis' major ticks by a function of their value."""
+
+    def write(value: float, _place: int | None = None) -> str:
+        return text(value)
+
+    axis.set_major_formatter(write)
 
 
 def to_svg(figure: Any, name: str, title: str, description: str) -> str:
@@ -98,7 +109,9 @@ def to_svg(figure: Any, name: str, title: str, description: str) -> str:
         description: what it shows, for those who do not see it.
     """
     buffer = io.StringIO()
-    figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+    figure.savefig(
+        buffer, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None}
+    )
     return _clean(buffer.getvalue(), name, title, description)
 
 
@@ -112,11 +125,22 @@ def _clean(text: str, name: str, title: str, description: str) -> str:
     inner = re.sub(r' id="([\w.\-]+)"', lambda m: f' id="{name}-{m[1]}"' if m[1] in used else "", inner)
     inner = re.sub(r'(href="#|url\(#)([\w.\-]+)', rf"\g<1>{name}-\2", inner)
     inner = re.sub(r"font: ([^;\"]*?)'DejaVu Sans'[^;\"]*", r"font: \1var(--sans)", inner)
-    inner = re.sub(r"#[0-9a-f]{6}\b", lambda m: f"var({_VARIABLES[m[0]]})" if m[0] in _VARIABLES else m[0], inner)
-    inner = re.sub(r"(\d+\.\d{2})\d+", r"\1", inner)
+    inner = re.sub(
+        r"#[0-9a-f]{6}\b", lambda m: f"var({_VARIABLES[m[0]]})" if m[0] in _VARIABLES else m[0], inner
+    )
+    inner = re.sub(r' (?:d|x|y|points)="[^"]*"', lambda m: _rounded(m[0]), inner)
     inner = re.sub(r"\n\s*", "\n", inner).strip()
     inner = re.sub(r"<g>\n</g>\n?", "", inner)
     return wrap(inner, box[1] if box else "0 0 100 100", name, title, description)
+
+
+def _rounded(attribute: str) -> str:
+    """Coordinates to a hundredth of a point.
+
+    >>> _rounded(' d="M 1.23456 -0.001"')
+    ' d="M 1.23 0"'
+    """
+    return re.sub(r"-?\d+\.\d+", lambda m: f"{round(float(m[0]), 2) + 0.0:g}", attribute)
 
 
 def wrap(inner: str, view_box: str, name: str, title: str, description: str) -> str:

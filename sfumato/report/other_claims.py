@@ -11,7 +11,9 @@ from sfumato.report.claims import Claim
 
 def _claim(name: str, statement: str, section: str) -> Claim:
     system = name.split("_", 1)[0]
-    return Claim(name, system, statement, f"Section {section} of docs/papers.md", f"python -m flows.{_FLOWS[system]}")
+    return Claim(
+        name, system, statement, f"Section {section} of docs/papers.md", f"python -m flows.{_FLOWS[system]}"
+    )
 
 
 _FLOWS = {"modulated": "modulated", "radiomap": "radiomap", "divergence": "drift"}

@@ -14,14 +14,14 @@ from importlib import resources
 from typing import Any
 
 from sfumato.records import MeanInterval
-from sfumato.report import charts, tables
-from sfumato.report.claims import VERDICTS, Finding, preferred
+from sfumato.report import charts, curve_charts, tables
+from sfumato.report.claims import Finding
+from sfumato.report.page_sections import claims_section, inline, lira_rows, results_section
 from sfumato.report.picture import pictured, support_picture
 from sfumato.report.study import Run, Study, levels_of
-from sfumato.report.text import NOTHING, SYSTEMS, claim_counts, plain, share
+from sfumato.report.text import NOTHING, claim_counts, plain, share
 from sfumato.report.vocabulary import (
     BINARY,
-    DATASETS,
     METHODS,
     dataset_label,
     epsilon_label,
@@ -30,7 +30,6 @@ from sfumato.report.vocabulary import (
     method_order,
     number,
     percent,
-    profile_order,
     signed,
 )
 
@@ -46,7 +45,9 @@ def render(study: Study, findings: Sequence[Finding]) -> str:
     from markupsafe import Markup
 
     folder = resources.files("sfumato.report") / "templates"
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
     template = environment.from_string((folder / "page.html").read_text(encoding="utf-8"))
     context = _context(study, findings)
     style = Markup(_palette() + (folder / "style.css").read_text(encoding="utf-8"))
@@ -58,13 +59,6 @@ def _palette() -> str:
     light = "".join(f"--m-{m.name.replace('_', '-')}:{m.colour};" for m in METHODS)
     dark = "".join(f"--m-{m.name.replace('_', '-')}:{m.dark};" for m in METHODS)
     return f":root{{{light}}}\n@media (prefers-color-scheme: dark){{:root{{{dark}}}}}\n@media print{{:root{{{light}}}}}\n"
-
-
-def _svg(text: str) -> Any:
-    """SVG that this package made, as markup."""
-    from markupsafe import Markup
-
-    return Markup(text)
 
 
 def _context(study: Study, findings: Sequence[Finding]) -> dict[str, Any]:
@@ -89,11 +83,11 @@ def _context(study: Study, findings: Sequence[Finding]) -> dict[str, Any]:
         "ranking": _ranking(run),
         "training": [_training(study, name) for name in datasets],
         "attack": _attack(study, rows),
-        "lira": _lira(run),
+        "lira": lira_rows(run),
         "audit": _audit(run),
         "statements": _statements(study),
-        "claims": _claims(findings),
-        "results": _results(study),
+        "claims": claims_section(findings),
+        "results": results_section(study),
         "nothing": NOTHING,
     }
 
@@ -104,7 +98,13 @@ def _methods(rows: Sequence[tables.MethodRow]) -> list[str]:
 
 def _odds(epsilon: float) -> str:
     factor = tables.odds(epsilon)
-    return f"{factor:.1f}" if factor < 10 else f"{factor:,.0f}" if factor < 1e6 else f"10^{math.log10(factor):.0f}"
+    return (
+        f"{factor:.1f}"
+        if factor < 10
+        else f"{factor:,.0f}"
+        if factor < 1e6
+        else f"10^{math.log10(factor):.0f}"
+    )
 
 
 # -------------------------------------------------------------------------------------------------- sections
@@ -113,9 +113,13 @@ def _glance(rows: Sequence[tables.MethodRow], findings: Sequence[Finding], run: 
     cards: list[dict[str, str]] = []
     private = [row for row in rows if row.epsilon != "inf" and row.accuracy]
     if private:
-        top = max(private, key=lambda row: (epsilon_order(row.epsilon), row.accuracy.mean if row.accuracy else 0))
+        top = max(
+            private, key=lambda row: (epsilon_order(row.epsilon), row.accuracy.mean if row.accuracy else 0)
+        )
         label = f"best test accuracy at {epsilon_label(top.epsilon)} on {dataset_label(top.dataset)}, by {method(top.method).label}"
-        cards.append({"figure": percent(top.accuracy.mean if top.accuracy else 0), "label": label, "tone": ""})
+        cards.append(
+            {"figure": percent(top.accuracy.mean if top.accuracy else 0), "label": label, "tone": ""}
+        )
     gains = [r for r in tables.difference_rows(run, ("tp_topk",), ("tp_rand",))]
     if gains:
         best = max(gains, key=lambda row: epsilon_order(row.epsilon))
@@ -127,11 +131,19 @@ def _glance(rows: Sequence[tables.MethodRow], findings: Sequence[Finding], run: 
     attacked = [row for row in rows if row.auc and row.epsilon != "inf"]
     if attacked:
         worst = max(row.auc.mean for row in attacked if row.auc)
-        cards.append({"figure": f"{worst:.3f}", "label": "largest attack AUC on a private model; 0.5 is guessing", "tone": ""})
+        cards.append(
+            {
+                "figure": f"{worst:.3f}",
+                "label": "largest attack AUC on a private model; 0.5 is guessing",
+                "tone": "",
+            }
+        )
     audits = tables.audit_rows(run)
     if audits:
         row = max(audits, key=lambda r: r.lower / r.claimed)
-        label = f"ε proven by the audit, of {row.claimed:g} claimed" + ("; the claim is refuted" if row.crossed else "")
+        label = f"ε proven by the audit, of {row.claimed:g} claimed" + (
+            "; the claim is refuted" if row.crossed else ""
+        )
         cards.append({"figure": f"≥ {row.lower:.2f}", "label": label, "tone": "bad" if row.crossed else ""})
     if findings and not cards:
         counts = claim_counts(findings)
@@ -150,13 +162,22 @@ def _accuracy(study: Study, rows: Sequence[tables.MethodRow], dataset: str) -> d
             "recall": share(row.recall),
             "auc": plain(row.auc),
             "tpr": percent(row.tpr.mean, 2) if row.tpr else NOTHING,
-            "priced": "∞" if row.epsilon == "inf" else number(row.priced, 4) if row.priced is not None else NOTHING,
+            "priced": "∞"
+            if row.epsilon == "inf"
+            else number(row.priced, 4)
+            if row.priced is not None
+            else NOTHING,
             "best": row.accuracy is not None and row.accuracy.mean == _best(mine, row.epsilon),
         }
         for row in mine
     ]
     chart = charts.accuracy_chart(rows, dataset, f"accuracy-{dataset}")
-    return {"label": dataset_label(dataset), "chart": _svg(chart), "rows": entries, "binary": dataset in BINARY}
+    return {
+        "label": dataset_label(dataset),
+        "chart": inline(chart),
+        "rows": entries,
+        "binary": dataset in BINARY,
+    }
 
 
 def _best(rows: Sequence[tables.MethodRow], epsilon: str) -> float:
@@ -186,8 +207,10 @@ def difference_cells(row: tables.DifferenceRow) -> dict[str, str]:
 
 def _differences(run: Run) -> dict[str, Any]:
     rows = [row for row in tables.difference_rows(run) if row.epsilon != "inf"]
-    main = [row for row in rows if row.method == "tp_topk" or (row.method, row.reference) == ("tp_rand", "dense")]
-    chart = _svg(charts.difference_chart(main, "differences")) if main else None
+    main = [
+        row for row in rows if row.method == "tp_topk" or (row.method, row.reference) == ("tp_rand", "dense")
+    ]
+    chart = inline(charts.difference_chart(main, "differences")) if main else None
     return {"chart": chart, "rows": [difference_cells(row) for row in rows]}
 
 
@@ -201,20 +224,34 @@ def _support(study: Study, dataset: str) -> dict[str, Any]:
             "method": method(s.method),
             "caption": f"{s.first_name}, {' × '.join(map(str, s.first_weight.shape))}; {epsilon_label(s.epsilon)}, seed "
             f"{s.seed}; {percent(float(s.first_active.mean()))} of these weights active",
-            "svg": _svg(support_picture(s, f"support-{dataset}-{s.method}")),
+            "svg": inline(support_picture(s, f"support-{dataset}-{s.method}")),
         }
         for s in found
     ]
     density = None
     if epsilons:
         epsilon = epsilons[-1]
-        names = [m for m in ("tp_topk", "tp_rand", "on_topk") if run.select("train", dataset=dataset, epsilon=epsilon, method=m)]
+        names = [
+            m
+            for m in ("tp_topk", "tp_rand", "on_topk")
+            if run.select("train", dataset=dataset, epsilon=epsilon, method=m)
+        ]
         rows = tables.density_rows(run, dataset, epsilon, names, study)
-        active = tables.largest(run.select("train", dataset=dataset, epsilon=epsilon, method=names[0]), "active") if names else None
+        active = (
+            tables.largest(run.select("train", dataset=dataset, epsilon=epsilon, method=names[0]), "active")
+            if names
+            else None
+        )
         size = tables.largest(run.select("train", dataset=dataset, epsilon=epsilon), "dimension")
         if rows and active and size:
-            chart = _svg(charts.density_chart(rows, active / size, f"density-{dataset}"))
-            density = {"chart": chart, "epsilon": epsilon_label(epsilon), "active": f"{active:,.0f}", "size": f"{size:,.0f}"}
+            chart = inline(charts.density_chart(rows, active / size, f"density-{dataset}"))
+            density = {
+                "chart": chart,
+                "epsilon": epsilon_label(epsilon),
+                "active": f"{active:,.0f}",
+                "size": f"{size:,.0f}",
+                "methods": [method(m) for m in names],
+            }
     return {"label": dataset_label(dataset), "pictures": pictures, "density": density}
 
 
@@ -237,7 +274,7 @@ def _energy(run: Run) -> dict[str, Any] | None:
         }
         for row in rows
     ]
-    return {"chart": _svg(charts.energy_chart(rows, "energy")), "rows": cells}
+    return {"chart": inline(charts.energy_chart(rows, "energy")), "rows": cells}
 
 
 def _ranking(run: Run) -> dict[str, Any] | None:
@@ -255,19 +292,36 @@ def _ranking(run: Run) -> dict[str, Any] | None:
         }
         for row in rows
     ]
-    return {"chart": _svg(charts.ranking_chart(rows, "ranking")), "rows": cells}
+    return {"chart": inline(charts.ranking_chart(rows, "ranking")), "rows": cells}
 
 
 def _training(study: Study, dataset: str) -> dict[str, Any]:
     kinds = (
-        ("held_out_accuracy", "held-out accuracy"),
-        ("gradient_norm", "norm of the noisy gradient"),
-        ("retained_energy", "gradient energy kept"),
+        ("held_out_accuracy", "held-out accuracy", "Share of held-out rows classified rightly"),
+        (
+            "gradient_norm",
+            "norm of the noisy gradient",
+            "Length of the gradient that updates the model; most of it is noise, which falls with the number of active coordinates",
+        ),
+        (
+            "retained_energy",
+            "gradient energy kept",
+            "Share of the gradient's energy that lies on the active coordinates",
+        ),
     )
     found = [
-        _svg(charts.curves_chart(study.curves, dataset, column, label, f"curve-{dataset}-{column.replace('_', '-')}"))
-        for column, label in kinds
-        if charts.has_curve([row for row in study.curves if row.get("epsilon") != "inf"], dataset, column)
+        {
+            "caption": caption,
+            "svg": inline(
+                curve_charts.curves_chart(
+                    study.curves, dataset, column, label, f"curve-{dataset}-{column.replace('_', '-')}"
+                )
+            ),
+        }
+        for column, label, caption in kinds
+        if curve_charts.has_curve(
+            [row for row in study.curves if row.get("epsilon") != "inf"], dataset, column
+        )
     ]
     return {"label": dataset_label(dataset), "charts": found}
 
@@ -276,7 +330,10 @@ def _attack(study: Study, rows: Sequence[tables.MethodRow]) -> dict[str, Any]:
     delta = float(study.settings.get("delta", 1e-5))
     datasets = list(dict.fromkeys(row["dataset"] for row in study.rocs if row["epsilon"] != "inf"))
     found = [
-        {"label": dataset_label(name), "svg": _svg(charts.roc_chart(study.rocs, name, delta, f"roc-{name}"))}
+        {
+            "label": dataset_label(name),
+            "svg": inline(curve_charts.roc_chart(study.rocs, name, delta, f"roc-{name}")),
+        }
         for name in datasets
     ]
     cells = [
@@ -290,41 +347,21 @@ def _attack(study: Study, rows: Sequence[tables.MethodRow]) -> dict[str, Any]:
         for row in rows
         if row.auc
     ]
-    return {"charts": found, "rows": cells}
+    online = [row for row in study.lira_rocs if row.get("attack") == "online"]
+    lira = [
+        {
+            "label": dataset_label(name),
+            "svg": inline(curve_charts.roc_chart(online, name, delta, f"lira-{name}")),
+        }
+        for name in dict.fromkeys(row["dataset"] for row in online)
+    ]
+    return {"charts": found, "rows": cells, "lira": lira}
 
 
 def _with_interval(mean: MeanInterval | None) -> str:
     if mean is None or mean.half_width is None:
         return plain(mean)
     return f"{mean.mean:.3f} ± {mean.half_width:.3f}"
-
-
-def _lira(run: Run) -> list[dict[str, str]]:
-    cells: list[dict[str, str]] = []
-    for record in run.records.get("membership", ()):
-        values = {k: float(v) for k, v in record.values.items() if isinstance(v, int | float)}
-        cells.append(
-            {
-                "profile": run.profile,
-                "dataset": dataset_label(record.levels.get("dataset", "")),
-                "method": method(record.levels.get("method", "")).label,
-                "epsilon": record.levels.get("epsilon", ""),
-                "attack": record.levels.get("attack", NOTHING),
-                "auc": f"{values['auc']:.3f}" if "auc" in values else NOTHING,
-                "low": _rate(values, "tpr_at_fpr_0_001"),
-                "high": _rate(values, "tpr_at_fpr_0_01"),
-                "shadows": f"{values.get('shadow_models', values.get('shadows', 0)):.0f}",
-            }
-        )
-    return cells
-
-
-def _rate(values: dict[str, float], name: str) -> str:
-    if name not in values:
-        return NOTHING
-    if f"{name}_low" not in values:
-        return percent(values[name], 2)
-    return f"{percent(values[name], 2)} ({percent(values[f'{name}_low'], 2)} to {percent(values[f'{name}_high'], 2)})"
 
 
 def _audit(run: Run) -> dict[str, Any] | None:
@@ -340,108 +377,30 @@ def _audit(run: Run) -> dict[str, Any] | None:
             "priced": NOTHING if row.priced is None else number(row.priced, 4),
             "lower": f"{row.lower:.3f}",
             "ceiling": NOTHING if row.ceiling is None else f"{row.ceiling:.2f}",
-            "guesses": NOTHING if row.guesses is None else f"{row.correct} of {row.guesses} right, {row.canaries} canaries",
+            "guesses": NOTHING
+            if row.guesses is None
+            else f"{row.correct} of {row.guesses} right, {row.canaries} canaries",
             "crossed": row.crossed,
         }
         for row in rows
     ]
-    chart = _svg(charts.audit_chart(rows, "audit"))
+    chart = inline(charts.audit_chart(rows, "audit"))
     return {"chart": chart, "rows": cells, "crossed": any(row.crossed for row in rows)}
 
 
 def _statements(study: Study) -> list[dict[str, str]]:
     """One entry per distinct text; seeds whose statements are word for word the same share one."""
     seeds: dict[tuple[str, str, str, str], list[str]] = {}
-    for s in sorted(study.statements, key=lambda s: (s.dataset, epsilon_order(s.epsilon), method_order(s.method))):
+    for s in sorted(
+        study.statements, key=lambda s: (s.dataset, epsilon_order(s.epsilon), method_order(s.method))
+    ):
         seeds.setdefault((s.dataset, s.method, s.epsilon, s.text.strip()), []).append(s.seed)
     return [
         {
-            "title": f"{dataset_label(dataset)}, {method(name).label}, {epsilon_label(epsilon)}",
+            "title": f"{dataset_label(dataset)}, {method(name).label}"
+            + (f", {epsilon_label(epsilon)}" if epsilon != "inf" else ""),
             "seeds": ("seed " if len(names) == 1 else "seeds ") + ", ".join(names),
             "text": text,
         }
         for (dataset, name, epsilon, text), names in seeds.items()
     ]
-
-
-# ------------------------------------------------------------------------------------------ claims and results
-def _claims(findings: Sequence[Finding]) -> dict[str, Any]:
-    best = preferred(findings)
-    shown = {id(finding) for finding in best}
-    systems: list[dict[str, Any]] = []
-    for system, title in SYSTEMS.items():
-        entries: list[dict[str, Any]] = []
-        for claim in dict.fromkeys(finding.claim for finding in findings if finding.claim.system == system):
-            own = [finding for finding in findings if finding.claim == claim]
-            rows = [_claim_row(finding, id(finding) in shown) for finding in own]
-            entries.append({"claim": claim, "rows": rows})
-        if entries:
-            systems.append({"title": title, "claims": entries, "tested": any(f.profile for f in findings if f.claim.system == system)})
-    return {"systems": systems, "counts": claim_counts(best), "verdicts": VERDICTS, "total": len(best)}
-
-
-def _claim_row(finding: Finding, shown: bool) -> dict[str, Any]:
-    judgement = finding.judgement
-    return {
-        "id": finding.id,
-        "data": finding.data or NOTHING,
-        "profile": finding.profile or NOTHING,
-        "measured": judgement.measured,
-        "verdict": judgement.verdict,
-        "tone": {"holds": "good", "does not hold": "bad"}.get(judgement.verdict, "quiet"),
-        "command": finding.command,
-        "superseded": not shown,
-    }
-
-
-def _results(study: Study) -> dict[str, Any]:
-    others = sorted(
-        (run for run in study.results if run.system == study.current.system),
-        key=lambda r: (profile_order(r.profile), r.variant),
-    )
-    groups: list[dict[str, Any]] = []
-    for run in others:
-        rows = [_result_row(run, row) for row in tables.method_rows(run)]
-        if rows or run.records.get("membership"):
-            groups.append(
-                {
-                    "title": f"{run.profile} · {run.variant.replace('_', ' ')}",
-                    "command": run.command,
-                    "commit": run.commit[:12],
-                    "rows": rows,
-                    "lira": _lira(run),
-                    "sweep": run.sweep is not None,
-                }
-            )
-    found = [
-        {
-            "title": f"{dataset_label(sweep.dataset)}, {epsilon_label(sweep.epsilon)}, profile {sweep.profile}",
-            "svg": _svg(charts.sweep_chart(sweep, f"sweep-{sweep.profile}-{sweep.name}-{sweep.dataset}-{place}")),
-            "name": {"share": "Warm-up share", "ratio": "Active ratio"}.get(sweep.name, sweep.name),
-        }
-        for place, sweep in enumerate(tables.sweeps(study))
-    ]
-    return {"groups": groups, "sweeps": found}
-
-
-def _result_row(run: Run, row: tables.MethodRow) -> dict[str, str]:
-    gains = {
-        r.reference: signed(100 * r.difference.mean, 2)
-        + ("" if r.difference.half_width is None else f" ± {100 * r.difference.half_width:.2f}")
-        for r in tables.difference_rows(run, (row.method,))
-        if (r.dataset, r.epsilon) == (row.dataset, row.epsilon)
-    }
-    return {
-        "dataset": dataset_label(row.dataset),
-        "method": method(row.method).label,
-        "epsilon": "∞" if row.epsilon == "inf" else row.epsilon,
-        "accuracy": share(row.accuracy),
-        "recall": share(row.recall),
-        "over_rand": gains.get("tp_rand", NOTHING),
-        "over_dense": gains.get("dense", NOTHING),
-        "auc": plain(row.auc),
-        "audited": NOTHING if row.audited is None else f"≥ {row.audited:.2f}",
-    }
-
-
-assert set(BINARY) <= set(DATASETS)

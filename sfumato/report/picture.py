@@ -38,7 +38,10 @@ def tiles(weight: NDArray[Any], active: NDArray[Any]) -> list[tuple[NDArray[np.f
     flat = weight.reshape(out, -1, weight.shape[-2], weight.shape[-1])
     mask = active.reshape(flat.shape)
     return [
-        (np.concatenate(list(flat[i]), axis=1).astype(np.float64), np.concatenate(list(mask[i]), axis=1).astype(np.bool_))
+        (
+            np.concatenate(list(flat[i]), axis=1).astype(np.float64),
+            np.concatenate(list(mask[i]), axis=1).astype(np.bool_),
+        )
         for i in range(min(out, MAX_TILES))
     ]
 

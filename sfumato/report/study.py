@@ -139,7 +139,9 @@ class Study:
         """All runs, small profiles first; a committed one gives way to the current one of the same name."""
         mine = (self.current.profile, self.current.system, self.current.variant)
         others = [run for run in self.results if (run.profile, run.system, run.variant) != mine]
-        return tuple(sorted([self.current, *others], key=lambda r: (profile_order(r.profile), r.system, r.variant)))
+        return tuple(
+            sorted([self.current, *others], key=lambda r: (profile_order(r.profile), r.system, r.variant))
+        )
 
 
 def run_of(
@@ -212,11 +214,14 @@ def settings_of(origin: Mapping[str, Any]) -> dict[str, float]:
     return found
 
 
-def _nested(tree: Mapping[str, object], keys: Sequence[str]) -> object:
-    node: object = tree
-    for key in keys:
-        node = cast("Mapping[str, object]", node).get(key) if isinstance(node, Mapping) else None
-    return node
+def _nested(tree: object, keys: Sequence[str]) -> object:
+    if not keys:
+        return tree
+    return (
+        _nested(cast("Mapping[str, object]", tree).get(keys[0]), keys[1:])
+        if isinstance(tree, Mapping)
+        else None
+    )
 
 
 def _number(text: str) -> float | None:
@@ -242,7 +247,9 @@ def support_of(
     indices = tensors.get(prefix + "support")
     if indices is None or "layout" not in metadata:
         return None
-    layout = tuple((str(name), tuple(int(n) for n in shape)) for name, shape in json.loads(metadata["layout"]))
+    layout = tuple(
+        (str(name), tuple(int(n) for n in shape)) for name, shape in json.loads(metadata["layout"])
+    )
     offset = 0
     for name, shape in layout:
         size = int(np.prod(shape, dtype=np.int64))

@@ -181,7 +181,10 @@ def ranking_rows(run: Run, method: str = "tp_topk") -> list[RankingRow]:
     rows: list[RankingRow] = []
     for row in method_rows(run):
         fits = run.select("train", dataset=row.dataset, epsilon=row.epsilon, method=row.method)
-        found = [interval(fits, n) for n in ("misranked", "misranked_predicted", "top_overlap", "top_overlap_by_chance")]
+        found = [
+            interval(fits, n)
+            for n in ("misranked", "misranked_predicted", "top_overlap", "top_overlap_by_chance")
+        ]
         if row.method != method or any(mean is None for mean in found):
             continue
         measured, predicted, overlap, chance = (mean for mean in found if mean is not None)
@@ -223,9 +226,14 @@ def audit_rows(run: Run) -> list[AuditRow]:
         if not isinstance(lower, int | float):
             continue
         place = {name: levels.get(name, "") for name in ("dataset", "epsilon", "method")}
-        numbers = {name: values.get(name) for name in ("correct", "guesses", "canaries", "epsilon_ceiling", "confidence")}
+        numbers = {
+            name: values.get(name)
+            for name in ("correct", "guesses", "canaries", "epsilon_ceiling", "confidence")
+        }
         plain = {k: v if isinstance(v, int | float) else None for k, v in numbers.items()}
-        counts = [None if plain[n] is None else int(plain[n] or 0) for n in ("correct", "guesses", "canaries")]
+        counts = [
+            None if plain[n] is None else int(plain[n] or 0) for n in ("correct", "guesses", "canaries")
+        ]
         rows.append(
             AuditRow(
                 place["dataset"],
@@ -236,7 +244,9 @@ def audit_rows(run: Run) -> list[AuditRow]:
                 largest(run.select("account", **place), "epsilon_pld"),
                 float(lower),
                 None if plain["epsilon_ceiling"] is None else float(plain["epsilon_ceiling"] or 0.0),
-                *counts,
+                counts[0],
+                counts[1],
+                counts[2],
                 None if plain["confidence"] is None else float(plain["confidence"] or 0.0),
             )
         )
@@ -252,7 +262,9 @@ class DensityRow:
     densities: Mapping[str, float]
 
 
-def density_rows(run: Run, dataset: str, epsilon: str, methods: Sequence[str], study: Study) -> list[DensityRow]:
+def density_rows(
+    run: Run, dataset: str, epsilon: str, methods: Sequence[str], study: Study
+) -> list[DensityRow]:
     """Rows in the order of the network's parameters, where a support's layout tells it."""
     fits = {name: run.select("train", dataset=dataset, epsilon=epsilon, method=name) for name in methods}
     names = {k for records in fits.values() for r in records for k in r.values if k.startswith("density/")}
@@ -311,7 +323,9 @@ def _points(runs: Sequence[Run], name: str, dataset: str, epsilon: str) -> tuple
     points: dict[float, SweepPoint] = {}
     for run in runs:
         value = run.setting(name)
-        topk, rand = (run.select("train", dataset=dataset, epsilon=epsilon, method=m) for m in ("tp_topk", "tp_rand"))
+        topk, rand = (
+            run.select("train", dataset=dataset, epsilon=epsilon, method=m) for m in ("tp_topk", "tp_rand")
+        )
         accuracy = interval(topk, "test_accuracy")
         if value is not None and accuracy is not None:
             gain = paired(by_seed(topk, "test_accuracy"), by_seed(rand, "test_accuracy"))

@@ -1,7 +1,9 @@
 """The report's plain texts: the terminal's summary, the README's table, the claims page in Markdown.
 
->>> table(["method", "ε"], [["dense", "1"], ["tp_topk", "3"]])
-'method   ε\\ndense    1\\ntp_topk  3\\n'
+>>> print(table(["method", "ε"], [["dense", "1"], ["tp_topk", "3"]]), end="")
+method   ε
+dense    1
+tp_topk  3
 """
 
 from __future__ import annotations
@@ -63,22 +65,28 @@ HEADINGS = ["data", "method", "ε", "test accuracy", "attack AUC", "TPR at 1 % F
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Left-aligned columns, two blanks apart, a line each."""
     widths = [max(len(line[i]) for line in [headings, *rows]) for i in range(len(headings))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in [headings, *rows]]
+    lines = [
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+        for line in [headings, *rows]
+    ]
     return "".join(line.rstrip() + "\n" for line in lines)
 
 
 def summary(profile: str, rows: Sequence[MethodRow], findings: Sequence[Finding]) -> str:
     """What the main job prints at its end: the table and where to look."""
-    counts = claim_counts([f for f in preferred(findings) if f.profile == profile])
-    verdicts = ", ".join(f"{counts[name]} {name}" for name in VERDICTS[:2])
+    counts = claim_counts([finding for finding in findings if finding.profile == profile])
     held = MeanInterval(0.0, None, 0)
     seeds = max((row.accuracy or held).count for row in rows) if rows else 0
-    body = table(HEADINGS, [row_cells(row) for row in rows]) if rows else "No fit of this grid is finished yet.\n"
+    body = (
+        table(HEADINGS, [row_cells(row) for row in rows])
+        if rows
+        else "No fit of this grid is finished yet.\n"
+    )
     return (
         f"TP-TopK, profile {profile}: test accuracy over {seeds} seeds with its 95 % interval, and the loss-threshold\n"
         "membership attack (AUC 0.5 and TPR 1 % are what guessing gives). ε audited: a lower bound, 95 % confidence.\n\n"
         f"{body}\n"
-        f"Claims tested by this run: {verdicts}.\n\n"
+        f"Claims put to the test by this run: {counts['holds']} hold, {counts['does not hold']} do not.\n\n"
         "Where to look\n"
         "  report/index.html   the whole report, one page, opens in a browser without a network\n"
         "  report/claims.json  every claim, measured value, interval and verdict\n"
@@ -137,13 +145,8 @@ def _stage(row: MethodRow) -> str:
 def between_markers(document: str, content: str, name: str = "README.md") -> str:
     """The document with the part between the results markers replaced.
 
-    >>> print(between_markers(f"a\\n{BEGIN}\\nold\\n{END}\\nb\\n", "new"))
-    a
-    <!-- results:begin -->
-    new
-    <!-- results:end -->
-    b
-    <BLANKLINE>
+    >>> between_markers(f"a {BEGIN} old {END} b", "new").splitlines()
+    ['a <!-- results:begin -->', 'new', '<!-- results:end --> b']
 
     Raises:
         SfumatoError: if the markers are not there once each, in order.
@@ -182,7 +185,8 @@ def claims_markdown(findings: Sequence[Finding]) -> str:
 def _claim_cells(finding: Finding) -> list[str]:
     return [
         f"`{finding.id}`",
-        finding.claim.statement + (" (Not a claim of the paper.)" if finding.claim.origin == "beyond" else ""),
+        finding.claim.statement
+        + (" (Not a claim of the paper.)" if finding.claim.origin == "beyond" else ""),
         finding.claim.source,
         finding.data or NOTHING,
         finding.profile or NOTHING,

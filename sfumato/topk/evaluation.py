@@ -55,7 +55,13 @@ def logits_of(module: nn.Module, inputs: Tensor, chunk: int = 1000) -> Tensor:
     if len(inputs) == 0:
         raise SfumatoError("there are 0 rows to evaluate; allowed is at least 1.")
     with torch.no_grad():
-        return torch.cat([module(inputs[start : start + chunk]) for start in range(0, len(inputs), chunk)])
+        parts = [fast_layout(inputs[start : start + chunk]) for start in range(0, len(inputs), chunk)]
+        return torch.cat([module(part) for part in parts])
+
+
+def fast_layout(inputs: Tensor) -> Tensor:
+    """The same values, images with the channels last in memory, in which pooling is several times faster."""
+    return inputs.contiguous(memory_format=torch.channels_last) if inputs.dim() == 4 else inputs
 
 
 def losses_of(

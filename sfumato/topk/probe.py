@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from sfumato.dpsgd import Engine, ParameterLayout, Support
 from sfumato.errors import SfumatoError
+from sfumato.topk.evaluation import fast_layout
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ def measure(
         clip_norm: C for the gradient; None leaves the energy out.
     """
     with torch.no_grad():
-        outputs = module(probe.inputs)
+        outputs = module(fast_layout(probe.inputs))
         mean_loss = float(loss(outputs, probe.targets).mean())
         accuracy = float((outputs.argmax(dim=-1) == probe.targets).float().mean()) if outputs.dim() > 1 else 0.0
     if clip_norm is None:

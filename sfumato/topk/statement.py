@@ -74,7 +74,7 @@ def privacy_statement(
         mode=mode,
         audit=audit,
         target_epsilon=calibrated.epsilon,
-        notes=_notes(calibrated),
+        notes=_notes(calibrated, mode),
     )
 
 
@@ -117,9 +117,11 @@ def _phase(calibrated: CalibratedPlan, index: int) -> Phase:
     )
 
 
-def _notes(calibrated: CalibratedPlan) -> tuple[str, ...]:
+def _notes(calibrated: CalibratedPlan, mode: str) -> tuple[str, ...]:
     plan = calibrated.plan
     notes = [f"the divisor of every step is the public expected batch size {plan.expected_batch_size}"]
+    if mode == "release":
+        notes.append("empty batches release noise too; how many there were is private and was not counted")
     if plan.two_phases:
         notes.append(
             f"the support holds {plan.active_ratio:g} of the coordinates ({plan.support}, score {plan.score}); choosing "

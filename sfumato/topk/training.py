@@ -23,6 +23,7 @@ from sfumato.errors import SfumatoError
 from sfumato.ledger import EventLedger
 from sfumato.rng import RandomStream, Streams
 from sfumato.sampling import PoissonSampler
+from sfumato.topk.evaluation import fast_layout
 from sfumato.topk.plan import CalibratedPlan, Phase, TwoPhasePlan
 from sfumato.topk.probe import Probe, measure
 from sfumato.topk.scores import ScoreStatistics
@@ -254,12 +255,16 @@ def _release(
     stream: RandomStream = streams.stream("noise", state.step)
     released = privatize(clipped, clip_norm, sigma, calibrated.plan.expected_batch_size, stream)
     noise_std = sigma * clip_norm / calibrated.plan.expected_batch_size
-    state.ledger.record(
-        mechanisms.subsampled_gaussian(calibrated.sampling_rate, sigma, 1), realised_batch_size=len(rows)
-    )
+    _record(state, calibrated, sigma, len(rows), streams)
     if problem.canaries is not None:
         problem.canaries.observe(Release(state.step, support, released, others, clip_norm, sigma))
     return released, noise_std
+
+
+def _record(state: State, calibrated: CalibratedPlan, sigma: float, batch_size: int, streams: Streams) -> None:
+    """Record this step's event; whether its batch was empty is private and is counted in simulation only."""
+    event = mechanisms.subsampled_gaussian(calibrated.sampling_rate, sigma, 1)
+    state.ledger.record(event, realised_batch_size=batch_size if streams.mode == "simulation" else None)
 
 
 def _plain_step(
@@ -274,12 +279,10 @@ def _plain_step(
     sampler = PoissonSampler(calibrated.n, calibrated.plan.expected_batch_size)
     rows = torch.from_numpy(sampler.draw(streams.stream("sampling", state.step), len(problem.inputs)))
     layout.load(problem.module, state.parameters)
-    losses = problem.loss(problem.module(problem.inputs[rows]), problem.targets[rows])
+    losses = problem.loss(problem.module(fast_layout(problem.inputs[rows])), problem.targets[rows])
     parameters = [parameter for parameter in problem.module.parameters() if parameter.requires_grad]
     gradients = torch.autograd.grad(losses.sum() / calibrated.plan.expected_batch_size, parameters)
-    state.ledger.record(
-        mechanisms.subsampled_gaussian(calibrated.sampling_rate, 0.0, 1), realised_batch_size=len(rows)
-    )
+    _record(state, calibrated, 0.0, len(rows), streams)
     gradient = torch.cat([gradient.reshape(-1) for gradient in gradients])
     return _updated(problem, calibrated.plan, phase, layout, state, gradient)
 

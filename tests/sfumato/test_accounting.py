@@ -149,7 +149,9 @@ def test_replace_one_agrees_with_dp_accounting(rate: float, noise: float, steps:
 
 
 def test_replace_one_doubles_the_sensitivity_of_a_full_batch() -> None:
-    assert epsilon([gaussian_event(2.0)], 1e-5, neighboring_relation="replace_one") == gaussian_epsilon(1.0, 1e-5)
+    assert epsilon([gaussian_event(2.0)], 1e-5, neighboring_relation="replace_one") == gaussian_epsilon(
+        1.0, 1e-5
+    )
 
 
 @pytest.mark.parametrize(
@@ -231,7 +233,11 @@ def test_order_of_composition_does_not_matter(parts: list[tuple[float, float, in
     events = [subsampled_gaussian(*part) for part in parts]
     shuffled = list(events)
     random.shuffle(shuffled)  # type: ignore[attr-defined]
-    nested = [dp_event.ComposedDpEvent(shuffled[:1]), dp_event.SelfComposedDpEvent(shuffled[1], 1), *shuffled[2:]]
+    nested = [
+        dp_event.ComposedDpEvent(shuffled[:1]),
+        dp_event.SelfComposedDpEvent(shuffled[1], 1),
+        *shuffled[2:],
+    ]
     assert epsilon(events, 1e-6) == epsilon(shuffled, 1e-6) == epsilon(nested, 1e-6)
 
 
@@ -311,10 +317,13 @@ def test_no_noise_is_infinite_and_none_with_a_reason_in_a_price() -> None:
         ([subsampled_gaussian(0.1, 1.0, 10**9)], "number of steps"),
         ([subsampled_gaussian(0.5, 0.01, 10)], "privacy loss exceeds"),
         ([subsampled_gaussian(0.5, 0.3, 10**6)], "epsilon is above"),
+        ([gaussian_event(0.01), subsampled_gaussian(0.1, 1.0, 10)], "privacy loss exceeds"),
         ([gaussian_event(1e-5)], "epsilon is above"),
     ],
 )
-def test_what_cannot_be_priced_is_one_sentence_and_quick(events: Sequence[dp_event.DpEvent], match: str) -> None:
+def test_what_cannot_be_priced_is_one_sentence_and_quick(
+    events: Sequence[dp_event.DpEvent], match: str
+) -> None:
     start = time.process_time()
     with pytest.raises(AccountingError, match=match) as caught:
         epsilon(events, 1e-5)
@@ -400,9 +409,7 @@ def test_calibration_against_other_accountants_and_replace_one() -> None:
     assert by_rdp == pytest.approx(0.6158, abs=1e-3)
     exact = calibrate(lambda noise: [gaussian_event(noise)], 1.0, 1e-5, "gaussian")
     assert exact == pytest.approx(calibrate_gaussian(1.0, 1e-5), rel=2e-5)
-    replaced = calibrate(
-        lambda noise: [gaussian_event(noise)], 1.0, 1e-5, neighboring_relation="replace_one"
-    )
+    replaced = calibrate(lambda noise: [gaussian_event(noise)], 1.0, 1e-5, neighboring_relation="replace_one")
     assert replaced == pytest.approx(2 * exact, rel=4e-5)
 
 

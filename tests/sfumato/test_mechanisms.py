@@ -32,7 +32,8 @@ def test_gaussian_costs_the_same_under_the_relation_its_sensitivity_is_of(relati
 
 
 @pytest.mark.parametrize(
-    ("sensitivity", "multiplier"), [(0, 1), (-1, 1), (math.inf, 1), (math.nan, 1), (1, -1), (1, math.nan), (1, math.inf)]
+    ("sensitivity", "multiplier"),
+    [(0, 1), (-1, 1), (math.inf, 1), (math.nan, 1), (1, -1), (1, math.nan), (1, math.inf)],
 )
 def test_gaussian_refuses_what_is_no_scale(sensitivity: float, multiplier: float) -> None:
     with pytest.raises(SfumatoError, match="allowed is"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -15,8 +16,15 @@ from torch.utils._pytree import tree_leaves
 from sfumato.dpsgd import ParameterLayout, Support, get_engine
 from sfumato.dpsgd.engine import active_parameters
 from sfumato.dpsgd.functional import FunctionalEngine, _PerExample
-from sfumato.dpsgd.rows import DenseRows
-from tests.sfumato.dpsgd.reference import cross_entropy, generator, initialise, make
+from sfumato.dpsgd.rows import DenseRows, _by_groups, _by_patches
+from tests.sfumato.dpsgd.reference import (
+    cross_entropy,
+    generator,
+    initialise,
+    make,
+    reference_gradients,
+    reference_sum,
+)
 from tests.sfumato.dpsgd.test_engines import assert_exact, close
 
 
@@ -111,7 +119,9 @@ def test_models_written_in_any_way_are_exact(
     run: Callable[[Written, torch.Tensor], torch.Tensor], dtype: torch.dtype
 ) -> None:
     _, batch = make("linear", dtype)
-    assert_exact(get_engine("functional", 4), initialise(Written(run)).to(dtype), batch)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert_exact(get_engine("functional", 4), initialise(Written(run)).to(dtype), batch)
 
 
 def test_inputs_changed_in_place_afterwards_do_not_spoil_the_gradient() -> None:
@@ -151,6 +161,53 @@ def test_norms_of_long_rows_are_exact_to_a_millionth(size: int) -> None:
     for values in (torch.full((2, size), 0.1234567), torch.randn(2, size, generator=generator())):
         wanted = values.double().square().sum(dim=1)
         assert float((DenseRows(values, None).squares(exact=False) / wanted - 1).abs().max()) < 1e-6
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"stride": (2, 1)},
+        {"padding": (0, 2)},
+        {"dilation": (1, 2)},
+        {"groups": 2, "stride": 2, "padding": 1},
+    ],
+)
+def test_both_ways_to_convolution_gradients_are_those_of_autograd(
+    options: dict[str, Any], dtype: torch.dtype
+) -> None:
+    layer = initialise(nn.Conv2d(4, 6, (3, 2), bias=False, **options)).to(dtype)
+    images = torch.randn(3, 4, 7, 8, generator=generator()).to(dtype)
+    outputs = layer(images)
+    weights = torch.randn(outputs.shape, generator=generator(1)).to(dtype)
+    names = ("stride", "padding", "dilation", "groups")
+    described = {name: getattr(layer, name) for name in names} | {"kernel": layer.kernel_size}
+    wanted = [
+        torch.autograd.grad((outputs[i] * weights[i]).sum(), layer.weight, retain_graph=True)[0]
+        for i in range(3)
+    ]
+    for way in (_by_groups, _by_patches):
+        found = way(weights[:, None], images[:, None], described)
+        assert close(found.flatten(), torch.stack(wanted).flatten()), way.__name__
+
+
+def test_large_planes_go_through_groups_and_are_exact() -> None:
+    model = initialise(
+        nn.Sequential(nn.Conv2d(2, 8, 3, padding=1), nn.Tanh(), nn.Conv2d(8, 3, 6, 2), nn.Flatten(2))
+    )
+    images = torch.randn(3, 2, 34, 36, generator=generator())
+    assert 8 * 6 * 6 * 15 * 16 > 65_536, "the second layer is meant to be large"
+
+    def loss(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        return cross_entropy(outputs.square().mean(dim=2), targets)
+
+    targets = torch.tensor([0, 1, 2])
+    support = Support.full(ParameterLayout.of(model).size)
+    wanted = reference_sum(reference_gradients(model, loss, (images, targets)), support, 0.1)
+    found = get_engine("functional").clipped_sum(model, loss, (images, targets), support, 0.1)
+    assert close(found.sum, wanted.sum)
+    assert close(found.norms, wanted.norms)
 
 
 class Largest(TorchDispatchMode):

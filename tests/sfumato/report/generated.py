@@ -24,7 +24,14 @@ LAYOUT: tuple[tuple[str, tuple[int, ...]], ...] = (
     ("9.bias", (10,)),
 )
 SIZE = sum(int(np.prod(shape)) for _name, shape in LAYOUT)
-GAIN = {"tp_topk": 0.02, "tp_rand": 0.0, "on_topk": -0.01, "on_rand": -0.02, "dense": 0.005, "non_private": 0.05}
+GAIN = {
+    "tp_topk": 0.02,
+    "tp_rand": 0.0,
+    "on_topk": -0.01,
+    "on_rand": -0.02,
+    "dense": 0.005,
+    "non_private": 0.05,
+}
 
 
 def fit_values(
@@ -97,7 +104,11 @@ def attack_document(dataset: str, methods: Sequence[str] = METHODS, epsilon: str
             strength = 0.55 if method == "non_private" else 0.505 + 0.002 * seed
             levels = {"dataset": dataset, "method": method, "seed": str(seed)}
             levels["epsilon"] = "inf" if method == "non_private" else epsilon
-            values: dict[str, Any] = {"auc": strength, "advantage": 0.02, "tpr_at_fpr_0_01": 0.011 + 0.001 * seed}
+            values: dict[str, Any] = {
+                "auc": strength,
+                "advantage": 0.02,
+                "tpr_at_fpr_0_01": 0.011 + 0.001 * seed,
+            }
             records.append(Record(levels, values))
     return to_document("topk", "attack", ["dataset", "method", "epsilon", "seed"], records)
 
@@ -141,14 +152,24 @@ def write_run(root: Path, params: str, datasets: Sequence[str] = ("mnist",), low
             for method in METHODS:
                 _write_fit(data, dataset, method, epsilon)
         _write_fit(data, dataset, "non_private", "inf")
-        artifacts.write_json(data / f"metrics/topk/audit/{dataset}-tp_topk-3.json", audit_document(dataset, lower))
+        artifacts.write_json(
+            data / f"metrics/topk/audit/{dataset}-tp_topk-3.json", audit_document(dataset, lower)
+        )
 
 
 def _write_fit(data: Path, dataset: str, method: str, epsilon: str) -> None:
     cell = f"{dataset}-{method}-{epsilon}"
     document = train_document(dataset, [method], [epsilon])
     artifacts.write_json(data / f"metrics/topk/train/{cell}.json", document)
-    columns = ["seed", "step", "phase", "gradient_norm", "held_out_loss", "held_out_accuracy", "retained_energy"]
+    columns = [
+        "seed",
+        "step",
+        "phase",
+        "gradient_norm",
+        "held_out_loss",
+        "held_out_accuracy",
+        "retained_energy",
+    ]
     rows: list[list[object]] = []
     for seed in range(3):
         for step in range(1, 121):
@@ -156,7 +177,15 @@ def _write_fit(data: Path, dataset: str, method: str, epsilon: str) -> None:
             phase = "dense" if method in ("dense", "non_private") else "warmup" if step <= 40 else "train"
             level = float(0.9 - 0.8 * np.exp(-step / 25) + 0.005 * seed + GAIN[method])
             rows.append(
-                [seed, step, phase, 1.5, 0.5 if seen else None, level if seen else None, 0.4 if seen else None]
+                [
+                    seed,
+                    step,
+                    phase,
+                    1.5,
+                    0.5 if seen else None,
+                    level if seen else None,
+                    0.4 if seen else None,
+                ]
             )
     artifacts.write_csv(data / f"plots/topk/train/{cell}.csv", columns, rows)
     random = np.random.Generator(np.random.Philox(7))
@@ -167,7 +196,9 @@ def _write_fit(data: Path, dataset: str, method: str, epsilon: str) -> None:
     layout = json.dumps([[name, list(shape)] for name, shape in LAYOUT])
     artifacts.write_tensors(data / f"models/topk/train/{cell}.safetensors", tensors, {"layout": layout})
     for seed in range(3):
-        place = data / f"statements/topk/{dataset}-{'1' if epsilon == 'inf' else epsilon}" / f"{method}-{seed}"
+        place = (
+            data / f"statements/topk/{dataset}-{'1' if epsilon == 'inf' else epsilon}" / f"{method}-{seed}"
+        )
         artifacts.write_text(place.with_suffix(".txt"), f"Privacy statement of {cell}: <b>one row</b> & δ.\n")
         artifacts.write_json(place.with_suffix(".json"), {"epsilon": epsilon})
 
@@ -186,7 +217,14 @@ def _write_roc(path: Path, dataset: str, epsilon: str) -> None:
 def write_results(root: Path) -> None:
     """Committed figures of a medium run with two sweeps and the other score."""
     folder = root / "results/medium/topk"
-    recalls = {"tp_topk": 0.5, "tp_rand": 0.45, "on_topk": 0.4, "on_rand": 0.4, "dense": 0.04, "non_private": 0.8}
+    recalls = {
+        "tp_topk": 0.5,
+        "tp_rand": 0.45,
+        "on_topk": 0.4,
+        "on_rand": 0.4,
+        "dense": 0.04,
+        "non_private": 0.8,
+    }
     for dataset in ("mnist", "fashion_mnist", "thyroid"):
         document = train_document(
             dataset, (*METHODS, "non_private"), recalls=recalls if dataset == "thyroid" else None

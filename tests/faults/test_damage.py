@@ -1,0 +1,143 @@
+"""Full disks, raising stages, cut files and a held database: one rerun completes, nothing half-written counts."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from flows import mirror as mirror_module
+from flows.errors import StageFailedError
+from flows.graph import run_graph
+from flows.mirror import main, mirror, mirror_quietly
+from flows.recovery import read_lock, repair
+from tests.flows import toy
+
+TARGETS = ["topk-account"]
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """Artifacts of a run that nothing disturbed."""
+    toy.shared_server()
+    root = small_toy(tmp_path_factory.mktemp("reference") / "toy")
+    run_graph(root, TARGETS)
+    return toy.contents(root)
+
+
+def small_toy(folder: Path) -> Path:
+    root = toy.make_repository(folder)
+    toy.set_params(root, datasets="[a]")
+    return root
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return small_toy(tmp_path / "toy")
+
+
+def test_full_disk_fails_the_flow_and_a_rerun_completes(
+    root: Path, reference: dict[str, bytes], server: str
+) -> None:
+    toy.set_params(root, fail="disk:a-1")
+    with pytest.raises(StageFailedError, match="No space left on device"):
+        run_graph(root, TARGETS)
+    assert not (root / "data/metrics").exists() or not any((root / "data/metrics").rglob("*.json"))
+    assert "topk-train@a-1" not in (read_lock(root / "dvc.lock") or {})
+    toy.set_params(root, fail='""')
+    run_graph(root, TARGETS)
+    assert toy.contents(root) == reference
+
+
+def test_corrupt_input_fails_in_its_stage_and_a_rerun_completes(
+    root: Path, reference: dict[str, bytes], server: str
+) -> None:
+    good = (root / "source.txt").read_text()
+    (root / "source.txt").write_text("1 2 \x00three")
+    with pytest.raises(StageFailedError, match="prepare@a failed: ValueError"):
+        run_graph(root, TARGETS)
+    (root / "source.txt").write_text(good)
+    run_graph(root, TARGETS)
+    assert toy.contents(root) == reference
+
+
+@pytest.fixture
+def finished(root: Path, reference: dict[str, bytes], server: str) -> Path:
+    run_graph(root, TARGETS)
+    return root
+
+
+def test_damaged_outputs_and_a_cut_lock_table_are_put_right(
+    finished: Path, reference: dict[str, bytes]
+) -> None:
+    (finished / "data/prepared/a.txt").write_text("13.")
+    (finished / "data/metrics/topk/train/a-dense-1.json").write_text('{"system": "topk"')
+    (finished / ".dvc/tmp/rwlock").write_text('{"write": {"/x')
+    result = run_graph(finished, TARGETS)
+    assert result.count("cached") == 3
+    assert toy.contents(finished) == reference
+
+
+def test_lock_held_by_a_process_that_is_gone_does_not_block(finished: Path) -> None:
+    import json
+    import os
+    import subprocess
+
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    path = finished / ".dvc/tmp/rwlock"
+    held = {"write": {str(finished / "data/prepared/a.txt"): {"pid": gone.pid, "cmd": "dvc repro"}}}
+    path.write_text(json.dumps(held))
+    os.utime(path, (1.0, 1.0))
+    assert repair(finished) == ["the lock table of a killed process was removed."]
+    held["write"][str(finished / "data/prepared/a.txt")]["pid"] = os.getpid()
+    path.write_text(json.dumps(held))
+    assert repair(finished) == []
+
+
+def test_dvc_lock_cut_at_any_length_is_survived(finished: Path, reference: dict[str, bytes]) -> None:
+    whole = (finished / "dvc.lock").read_bytes()
+    for length in [0, 5, len(whole) // 3, len(whole) // 2, len(whole) - 40]:
+        (finished / "dvc.lock").write_bytes(whole[:length])
+        result = run_graph(finished, TARGETS)
+        assert result.count("cached") == 3, length
+        assert toy.contents(finished) == reference, length
+
+
+def test_truncated_cache_object_is_not_taken_as_good(finished: Path, reference: dict[str, bytes]) -> None:
+    for path in (finished / ".dvc/cache/files").rglob("*"):
+        if path.is_file():
+            path.chmod(0o644)
+            path.write_bytes(path.read_bytes()[:1])
+    (finished / "data/prepared/a.txt").unlink()
+    (finished / "data/metrics/topk/train/a-dense-1.json").unlink()
+    run_graph(finished, TARGETS)
+    assert toy.contents(finished) == reference
+
+
+def test_held_or_ruined_mlflow_database_costs_a_sentence_and_no_result(
+    finished: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    monkeypatch.setattr(mirror_module, "_RETRY_SECONDS", (0.1,))
+    before = toy.contents(finished)
+    assert len(mirror(finished).added) == 1
+    database = finished / ".runtime/mlflow/mlflow.db"
+    with sqlite3.connect(database) as holder:
+        holder.execute("BEGIN EXCLUSIVE")
+        assert main(["--root", str(finished)]) == 2
+        error = capsys.readouterr().err
+        assert error.startswith("MLflow's store cannot be used (")
+        assert error.count("\n") == 1
+        assert mirror_quietly(finished) is None
+        holder.rollback()
+    assert main(["--root", str(finished)]) == 0
+    assert "0 cells added, 1 were there" in capsys.readouterr().out
+    for path in database.parent.glob("mlflow.db*"):
+        path.unlink()
+    assert len(mirror(finished).added) == 1
+    database.write_bytes(b"not a database at all" * 100)
+    assert main(["--root", str(finished)]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    assert toy.contents(finished) == before

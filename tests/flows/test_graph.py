@@ -1,0 +1,103 @@
+"""The Prefect side of a run: states, failure, timings, cancel."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flows.errors import FlowError, StageFailedError
+from flows.graph import run_graph
+from tests.flows import toy
+
+
+def task_states(server: str) -> dict[str, str]:
+    """State name of the latest task run of each name."""
+    from prefect.client.orchestration import get_client
+    from prefect.client.schemas.sorting import TaskRunSort
+
+    with get_client(sync_client=True) as client:
+        runs: list[Any] = client.read_task_runs(sort=TaskRunSort.EXPECTED_START_TIME_DESC, limit=20)
+    result: dict[str, str] = {}
+    for run in runs:
+        result.setdefault(run.name, run.state.name)
+    return result
+
+
+def test_second_run_is_cached_and_keeps_the_time_of_the_real_one(repository: Path, server: str) -> None:
+    targets = ["prepare@a", "other-train"]
+    first = run_graph(repository, targets)
+    assert first.count("ran") == 2
+    before = json.loads((repository / "report/timings.json").read_text())["stages"]
+    second = run_graph(repository, targets)
+    assert second.count("cached") == 2
+    assert task_states(server)["prepare@a"] == "Cached"
+    after = json.loads((repository / "report/timings.json").read_text())
+    assert after["stages"]["prepare@a"]["last_run_seconds"] == before["prepare@a"]["seconds"] > 0
+    assert after["stages"]["prepare@a"]["state"] == "cached"
+    assert after["run"]["state"] == "completed"
+
+
+@pytest.mark.parametrize(
+    ("fail", "status", "sentence"),
+    [
+        ("a-1", 1, "RuntimeError: the fit went astray"),
+        ("refuse:a-1", 2, "toy.scale is wrong; allowed are numbers above 0."),
+    ],
+)
+def test_failed_stage_fails_the_flow_and_stops_only_what_needs_it(
+    repository: Path, server: str, fail: str, status: int, sentence: str
+) -> None:
+    toy.set_params(repository, fail=fail)
+    with pytest.raises(StageFailedError, match="topk-train@a-1 failed") as caught:
+        run_graph(repository, ["topk-account", "topk-train@a-3", "report"])
+    assert caught.value.status == status
+    assert str(caught.value).splitlines()[0] == f"stage topk-train@a-1 failed: {sentence}"
+    states = {name: entry["state"] for name, entry in json.loads(timings(repository))["stages"].items()}
+    assert states["topk-train@a-1"] == "failed"
+    assert states["topk-account"] == states["report"] == "not run"
+    assert states["topk-train@a-3"] == states["topk-train@b-1"] == "ran"
+    assert not (repository / "data/metrics/topk/train/a-dense-1.json").exists()
+    attempts = (repository / ".runtime/logs/topk-train@a-1.log").read_text().count("Running stage")
+    assert attempts == 1
+    assert task_states(server)["topk-train@a-1"] == "Failed"
+
+
+def timings(repository: Path) -> str:
+    return (repository / "report/timings.json").read_text()
+
+
+def test_stages_run_side_by_side(repository: Path, server: str) -> None:
+    toy.set_params(repository, steps=1, delay=3.0)
+    run_graph(repository, ["prepare"])
+    begin = time.monotonic()
+    result = run_graph(repository, ["topk-train@a-1", "topk-train@a-3"], workers=2)
+    assert result.count("ran") == 2
+    assert time.monotonic() - begin < sum(stage.seconds for stage in result.stages)
+
+
+def test_wrong_worker_count_is_refused(repository: Path) -> None:
+    with pytest.raises(FlowError, match="workers is 0; allowed are integers of at least 1"):
+        run_graph(repository, workers=0)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_cancel_ends_every_process_within_seconds(
+    repository: Path, server: str, number: signal.Signals
+) -> None:
+    toy.set_params(repository, steps=600, delay=0.1)
+    flow = toy.start("graph", repository, "topk-train@a-1", "topk-train@a-3", url=server)
+    toy.wait_until(
+        lambda: sum("step.py train" in line for line in toy.processes_in(repository).values()) >= 2
+    )
+    begin = time.monotonic()
+    flow.send_signal(number)
+    status, output = toy.finish(flow, 60)
+    assert time.monotonic() - begin < 15  # seconds on a busy machine; 2 to 3 on an idle one
+    assert status != 0, output
+    toy.wait_until(lambda: not toy.processes_in(repository), 5)
+    assert not (repository / "data/metrics/topk/train/a-dense-1.json").exists()
