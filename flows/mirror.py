@@ -140,7 +140,7 @@ def open_store(home: Path) -> tuple[Any, str]:
     """
     uri = tracking_uri(home)
     for noisy in ("mlflow", "alembic"):
-        logging.getLogger(noisy).setLevel(logging.ERROR)
+        logging.getLogger(noisy).setLevel(logging.CRITICAL)
     from mlflow import MlflowClient
 
     client = MlflowClient(tracking_uri=uri, registry_uri=uri)

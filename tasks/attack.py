@@ -55,17 +55,22 @@ def _loss_threshold(call: command.Call) -> None:
 
 
 def _examples(call: command.Call) -> tuple[tuple[Any, Any], tuple[Any, Any], Any]:
-    """Members (the first training rows), non-members (the first test rows) and the whole data set."""
+    """Members (training rows), non-members (validation rows) and the whole data set.
+
+    A public permutation has parted the two, so they are alike but for membership; the official test rows would
+    differ from the training rows in more than that.
+    """
     import torch
 
     from sfumato import datasets
     from tasks import data_cells
 
     data = datasets.load(data_cells.prepared_path(call))
-    count = min(call.params.topk.attack.examples, len(data.train.y), len(data.test.y))
-    members = torch.from_numpy(data.inputs("train")[:count]), torch.from_numpy(data.train.y[:count])
-    others = torch.from_numpy(data.inputs("test")[:count]), torch.from_numpy(data.test.y[:count])
-    return members, others, data
+    pairs = []
+    for split in ("train", "validation"):
+        count = min(call.params.topk.attack.examples, len(data.labels(split)))
+        pairs.append((torch.from_numpy(data.inputs(split)[:count]), torch.from_numpy(data.labels(split)[:count])))
+    return pairs[0], pairs[1], data
 
 
 def _attack_one(

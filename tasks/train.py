@@ -42,7 +42,7 @@ def topk(call: command.Call) -> None:
             "seed": label,
         }
         found.append(records.Record(levels, values))
-        tensors |= {f"seed{label}/{name}": value.detach() for name, value in problem.module.named_parameters()}
+        tensors |= {f"seed{label}/{name}": value.detach().clone() for name, value in problem.module.named_parameters()}
         tensors[f"seed{label}/support"] = state.support.indices
         events["seeds"][label] = state.ledger.to_json()
         events["empty_batches"][label] = state.ledger.empty_batches

@@ -78,7 +78,7 @@ def hint(options: Mapping[str, str], folders: list[Path]) -> str:
 def prepare(raw_dir: Path, options: Mapping[str, str]) -> Dataset:
     """The data set of the verified archive; images uint8 of shape (n, 3, 32, 32).
 
-    The last 5,000 of the 50,000 training rows are the validation split. In the JPEG copy, whose images lie
+    A fixed public permutation parts 5,000 of the 50,000 training rows off as the validation split. In the JPEG copy, whose images lie
     in one folder per class, row 10 i + c is image i of class c.
     """
     archive = verified_path("cifar10", files(options)[0], raw_dir)

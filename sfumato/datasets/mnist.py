@@ -3,7 +3,7 @@
 >>> [file.name for file in FILES][:2]
 ['train-images-idx3-ubyte', 'train-labels-idx1-ubyte']
 
-The last 5,000 of the 60,000 training rows are the validation split.
+A fixed public permutation parts 5,000 of the 60,000 training rows off as the validation split.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ import random
 import shutil
 import signal
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -91,10 +92,8 @@ def test_kill_at_a_random_moment(root: Path, reference: dict[str, bytes], server
     time.sleep(moment.uniform(0, 12))
     victims = [pid for pid in toy.processes_in(root) if pid != flow.pid]
     victim = moment.choice([flow.pid, *victims])
-    try:
+    with suppress(ProcessLookupError):
         os.kill(victim, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
     toy.finish(flow)
     toy.wait_until(lambda: not toy.processes_in(root), 10)
     run_graph(root, TARGETS)

@@ -42,7 +42,12 @@ def is_clean(root: Path) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("shift", "verdict"), [("0", "bitwise"), ("0.25", "within_tolerance"), ("3", "differs")]
+    ("shift", "verdict"),
+    [
+        ("0", "bitwise"),
+        ("0.25", "within_tolerance"),
+        pytest.param("3", "differs", marks=pytest.mark.slow),
+    ],
 )
 def test_run_is_judged_and_the_tree_left_clean(
     published: Path, monkeypatch: pytest.MonkeyPatch, shift: str, verdict: str
@@ -64,7 +69,7 @@ def test_run_is_judged_and_the_tree_left_clean(
     assert is_clean(published)
 
 
-@pytest.mark.parametrize("change", ["params", "library"])
+@pytest.mark.parametrize("change", [pytest.param("params", marks=pytest.mark.slow), "library"])
 def test_changed_parameters_or_code_are_left_as_they_are(published: Path, change: str) -> None:
     if change == "params":
         toy.set_params(published, scale=5)

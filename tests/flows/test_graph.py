@@ -85,7 +85,7 @@ def test_wrong_worker_count_is_refused(repository: Path) -> None:
         run_graph(repository, workers=0)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_cancel_ends_every_process_within_seconds(
     repository: Path, server: str, number: signal.Signals
 ) -> None:

@@ -23,6 +23,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = toy.make_repository(tmp_path_factory.mktemp("made") / "toy")
     toy.set_params(root, datasets="[a]")
     run_graph(root, TARGETS)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("MLFLOW_TRACKING_URI", raising=False)
+        open_store(root / ".runtime" / "mlflow")  # the schema takes seconds; the copies have it
     return root
 
 

@@ -52,7 +52,7 @@ def test_targets_bring_only_what_they_need(repository: Path) -> None:
 
 def test_unknown_target_is_one_sentence_that_names_what_is_allowed(repository: Path) -> None:
     with pytest.raises(
-        FlowError, match="'topk-tain' is not in the graph; allowed are .*topk-train"
+        FlowError, match=r"'topk-tain' is not in the graph; allowed are .*topk-train"
     ) as caught:
         Pipeline(repository).plan(["topk-tain"])
     assert "\n" not in str(caught.value)

@@ -65,13 +65,14 @@ def test_unknown_names_and_options_are_one_sentence(
 
 
 # ---------------------------------------------------------------------------------------------------- splits
-def test_validation_is_the_last_training_rows() -> None:
+def test_validation_is_parted_off_by_a_public_permutation() -> None:
     x, y = images("mnist", 60_000)
     x[:, 0, 0, 0] = np.arange(60_000) % 251
     data = check_declared(split_images("mnist", (x, y), images("mnist", 10_000)))
-    np.testing.assert_array_equal(data.train.x, x[:55_000])
-    np.testing.assert_array_equal(data.validation.x, x[55_000:])
-    np.testing.assert_array_equal(data.validation.y, y[55_000:])
+    order = public_permutation(data.name, 60_000)
+    np.testing.assert_array_equal(data.train.x, x[order[:55_000]])
+    np.testing.assert_array_equal(data.validation.x, x[order[55_000:]])
+    np.testing.assert_array_equal(data.validation.y, y[order[55_000:]])
 
 
 def test_public_permutation_is_pinned_and_ignores_the_rows() -> None:
