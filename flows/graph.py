@@ -1,5 +1,6 @@
 """The graph of dvc.yaml as a Prefect flow: each stage a task, run as soon as the stages it needs are done.
 
+>>> from flows.pipeline import Node
 >>> plan = Plan((Node("a", ()), Node("b", ("a",)), Node("c", ("a",)), Node("d", ("c",))))
 >>> weights = chain_seconds(plan, {"c": 5.0})
 >>> [weights[name] for name in "abcd"]

@@ -19,6 +19,7 @@ from sfumato.dpsgd.layout import ParameterLayout
 from sfumato.dpsgd.optimizers import Adam, Optimizer, Sgd, State, restrict_state
 from sfumato.dpsgd.privatize import privatize
 from sfumato.dpsgd.support import Support
+from sfumato.dpsgd.taps import FastPooling
 from sfumato.dpsgd.validation import check_examples_do_not_mix, validate
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "Batch",
     "ClippedSum",
     "Engine",
+    "FastPooling",
     "Loss",
     "Optimizer",
     "ParameterLayout",

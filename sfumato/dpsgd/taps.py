@@ -173,6 +173,18 @@ class Tapping(TorchFunctionMode):
         return output + self._taps[key]
 
 
+class FastPooling(TorchFunctionMode):
+    """Within this context max-pooling works with channels last: the same values, ten times faster on a CPU."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Change the memory layout around max-pooling, and nothing else."""
+        if func in _POOLS and len(args) and isinstance(args[0], torch.Tensor):
+            return _pool(func, args[0], args[1:], kwargs or {})
+        return func(*args, **(kwargs or {}))
+
+
 def _pool(func: Any, images: torch.Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The same pooling on the same values, with channels last in memory: ten times faster on a CPU."""
     if images.ndim != 4 or images.shape[1] < _VECTOR_WIDTH:

@@ -14,9 +14,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from sfumato.dpsgd import Engine, ParameterLayout, Support
+from sfumato.dpsgd import Engine, FastPooling, ParameterLayout, Support
 from sfumato.errors import SfumatoError
-from sfumato.topk.evaluation import fast_layout
 
 
 @dataclass(frozen=True)
@@ -88,8 +87,8 @@ def measure(
         support: the active coordinates.
         clip_norm: C for the gradient; None leaves the energy out.
     """
-    with torch.no_grad():
-        outputs = module(fast_layout(probe.inputs))
+    with torch.no_grad(), FastPooling():
+        outputs = module(probe.inputs)
         mean_loss = float(loss(outputs, probe.targets).mean())
         accuracy = float((outputs.argmax(dim=-1) == probe.targets).float().mean()) if outputs.dim() > 1 else 0.0
     if clip_norm is None:

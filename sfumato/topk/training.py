@@ -17,13 +17,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from sfumato import mechanisms
-from sfumato.dpsgd import Engine, ParameterLayout, Support, get_engine, privatize, validate
+from sfumato.dpsgd import Engine, FastPooling, ParameterLayout, Support, get_engine, privatize, validate
 from sfumato.dpsgd.optimizers import Adam, Sgd, restrict_state
 from sfumato.errors import SfumatoError
 from sfumato.ledger import EventLedger
 from sfumato.rng import RandomStream, Streams
 from sfumato.sampling import PoissonSampler
-from sfumato.topk.evaluation import fast_layout
 from sfumato.topk.plan import CalibratedPlan, Phase, TwoPhasePlan
 from sfumato.topk.probe import Probe, measure
 from sfumato.topk.scores import ScoreStatistics
@@ -279,7 +278,8 @@ def _plain_step(
     sampler = PoissonSampler(calibrated.n, calibrated.plan.expected_batch_size)
     rows = torch.from_numpy(sampler.draw(streams.stream("sampling", state.step), len(problem.inputs)))
     layout.load(problem.module, state.parameters)
-    losses = problem.loss(problem.module(fast_layout(problem.inputs[rows])), problem.targets[rows])
+    with FastPooling():
+        losses = problem.loss(problem.module(problem.inputs[rows]), problem.targets[rows])
     parameters = [parameter for parameter in problem.module.parameters() if parameter.requires_grad]
     gradients = torch.autograd.grad(losses.sum() / calibrated.plan.expected_batch_size, parameters)
     _record(state, calibrated, 0.0, len(rows), streams)

@@ -10,7 +10,7 @@ import pytest
 from flows import mirror as mirror_module
 from flows.errors import StageFailedError
 from flows.graph import run_graph
-from flows.mirror import main, mirror, mirror_quietly
+from flows.mirror import main, mirror
 from flows.recovery import read_lock, repair
 from tests.flows import toy
 
@@ -116,15 +116,15 @@ def test_truncated_cache_object_is_not_taken_as_good(finished: Path, reference: 
     assert toy.contents(finished) == reference
 
 
-def test_held_or_ruined_mlflow_database_costs_a_sentence_and_no_result(
+def test_held_mlflow_database_costs_a_sentence_and_no_result(
     finished: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     monkeypatch.setattr(mirror_module, "_RETRY_SECONDS", (0.1,))
     before = toy.contents(finished)
     assert len(mirror(finished).added) == 1
-    database = finished / ".runtime/mlflow/mlflow.db"
-    with sqlite3.connect(database) as holder:
+    capsys.readouterr()
+    with sqlite3.connect(finished / ".runtime/mlflow/mlflow.db") as holder:
         holder.execute("BEGIN EXCLUSIVE")
         assert main(["--root", str(finished)]) == 2
         error = capsys.readouterr().err
@@ -133,10 +133,21 @@ def test_held_or_ruined_mlflow_database_costs_a_sentence_and_no_result(
         holder.rollback()
     assert main(["--root", str(finished)]) == 0
     assert "0 cells added, 1 were there" in capsys.readouterr().out
+    assert toy.contents(finished) == before
+
+
+@pytest.mark.slow
+def test_missing_or_ruined_mlflow_database_costs_a_sentence_and_no_result(finished: Path) -> None:
+    before = toy.contents(finished)
+    database = finished / ".runtime/mlflow/mlflow.db"
+    assert toy.finish(toy.start("mirror", finished))[0] == 0
     for path in database.parent.glob("mlflow.db*"):
         path.unlink()
-    assert len(mirror(finished).added) == 1
+    status, output = toy.finish(toy.start("mirror", finished))
+    assert (status, output) == (0, "MLflow: 1 cells added, 0 were there.\n")
     database.write_bytes(b"not a database at all" * 100)
-    assert mirror_quietly(finished) is None
-    assert capsys.readouterr().err.count("\n") == 1
+    status, output = toy.finish(toy.start("mirror", finished))
+    assert status == 2
+    assert output.startswith("MLflow's store cannot be used (")
+    assert output.count("\n") == 1
     assert toy.contents(finished) == before
