@@ -1,8 +1,8 @@
 """Metrics JSON to MLflow: one run for each cell, added once, whichever door the results came through.
 
 >>> refused_store("./mlruns")
-"MLFLOW_TRACKING_URI is './mlruns', a folder; MLflow takes a database or a server, such as sqlite:////tmp/mlflow.db."
->>> refused_store("sqlite:////tmp/mlflow.db") is None
+"MLFLOW_TRACKING_URI is './mlruns', a folder; MLflow takes a database or a server, such as sqlite:////data/mlflow.db."
+>>> refused_store("sqlite:////data/mlflow.db") is None
 True
 
 A cell is keyed by the dvc.lock entries that it comes from, so a second mirror adds nothing and a cached
@@ -14,9 +14,11 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import sqlite3
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -129,7 +131,7 @@ def refused_store(uri: str) -> str | None:
         return None
     return (
         f"MLFLOW_TRACKING_URI is {uri!r}, a folder; MLflow takes a database or a server, "
-        "such as sqlite:////tmp/mlflow.db."
+        "such as sqlite:////data/mlflow.db."
     )
 
 
@@ -141,6 +143,7 @@ def open_store(home: Path) -> tuple[Any, str]:
     uri = tracking_uri(home)
     for noisy in ("mlflow", "alembic"):
         logging.getLogger(noisy).setLevel(logging.CRITICAL)
+    _probe(uri)
     from mlflow import MlflowClient
 
     client = MlflowClient(tracking_uri=uri, registry_uri=uri)
@@ -151,6 +154,19 @@ def open_store(home: Path) -> tuple[Any, str]:
         return client, str(found.experiment_id)
     location = (home.resolve() / "artifacts").as_uri() if uri.startswith("sqlite") else None
     return client, str(client.create_experiment(EXPERIMENT, artifact_location=location))
+
+
+def _probe(uri: str) -> None:
+    """Try a write lock on an SQLite file, since MLflow itself waits half a minute for one that is held.
+
+    Raises:
+        sqlite3.Error: if the file is held or is no database.
+    """
+    path = Path(uri.removeprefix("sqlite:///").partition("?")[0])
+    if uri.startswith("sqlite:///") and path.is_file():
+        with closing(sqlite3.connect(path, timeout=1.0, isolation_level=None)) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute("ROLLBACK")
 
 
 def _retried(action: Callable[[], T]) -> T:
@@ -165,7 +181,7 @@ def _retried(action: Callable[[], T]) -> T:
     for pause in (*_RETRY_SECONDS, None):
         try:
             return action()
-        except (MlflowException, SQLAlchemyError, OSError) as error:
+        except (MlflowException, SQLAlchemyError, sqlite3.Error, OSError) as error:
             if pause is None:
                 cause = (str(error).strip().splitlines() or [type(error).__name__])[0]
                 raise FlowError(f"MLflow's store cannot be used ({cause[:200]}).") from error
