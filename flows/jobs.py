@@ -102,8 +102,7 @@ def system_targets(system: str, names: Sequence[str]) -> list[str]:
 
 def load_tools() -> None:
     """Import what a job needs later and what takes long to import."""
-    import dvc.repo  # noqa: F401
-    import mlflow  # noqa: F401
+    import dvc.repo  # pyright: ignore[reportUnusedImport]  # noqa: F401
 
 
 @contextmanager

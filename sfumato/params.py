@@ -193,9 +193,16 @@ class TopK(Section):
             }
             for key, table in tables.items():
                 if dataset not in table:
-                    raise ValueError(f"topk.{key} has no entry for {dataset!r}; allowed is one for every data set in use")
-            for key, table in (("clip_norm", self.train.clip_norm), ("learning_rate", self.train.learning_rate)):
-                wanted: set[str] = {*self.grid.methods} | ({"non_private"} if key == "learning_rate" else set())
+                    raise ValueError(
+                        f"topk.{key} has no entry for {dataset!r}; allowed is one for every data set in use"
+                    )
+            for key, table in (
+                ("clip_norm", self.train.clip_norm),
+                ("learning_rate", self.train.learning_rate),
+            ):
+                wanted: set[str] = {*self.grid.methods} | (
+                    {"non_private"} if key == "learning_rate" else set()
+                )
                 for method in sorted(wanted - set(table[dataset])):
                     raise ValueError(
                         f"topk.train.{key}.{dataset} has no entry for {method!r}; allowed is one for every method in use"
@@ -218,9 +225,13 @@ class TopK(Section):
                 f"topk.audit.guesses is {self.audit.guesses}; allowed is at most topk.audit.canaries ({self.audit.canaries})"
             )
         if self.membership.datasets and not self.membership.blocks:
-            raise ValueError("topk.membership.blocks is empty; allowed is at least one block when membership.datasets is not empty")
+            raise ValueError(
+                "topk.membership.blocks is empty; allowed is at least one block when membership.datasets is not empty"
+            )
         shadows = len(self.membership.blocks) * self.membership.shadows_per_block
-        if self.membership.blocks and (shadows % 2 or sorted(self.membership.blocks) != list(range(len(self.membership.blocks)))):
+        if self.membership.blocks and (
+            shadows % 2 or sorted(self.membership.blocks) != list(range(len(self.membership.blocks)))
+        ):
             raise ValueError(
                 f"topk.membership.blocks gives {shadows} shadow models; allowed are blocks 0, 1, 2... with an even number of models"
             )
@@ -242,7 +253,9 @@ class Params(Section):
                 f"topk.grid.seeds is {list(seeds)} in release mode; allowed is null, since a known noise seed voids the guarantee"
             )
         if self.privacy.mode == "simulation" and seeds is None:
-            raise ValueError("topk.grid.seeds is null in simulation mode; allowed is a list of integers of at least 0")
+            raise ValueError(
+                "topk.grid.seeds is null in simulation mode; allowed is a list of integers of at least 0"
+            )
         return self
 
 
@@ -338,14 +351,18 @@ def read_yaml(path: Path) -> object:
     try:
         return _yaml_load(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise SfumatoError(f"{path.name} cannot be read ({error.strerror}); allowed is a YAML file.") from None
+        raise SfumatoError(
+            f"{path.name} cannot be read ({error.strerror}); allowed is a YAML file."
+        ) from None
     except UnicodeDecodeError:
         raise SfumatoError(f"{path.name} is not UTF-8 text; allowed is a YAML file.") from None
     except (YAMLError, ValueError, OverflowError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         where = f" at line {mark.line + 1}" if mark else ""
         problem = str(getattr(error, "problem", None) or error).splitlines()[0]
-        raise SfumatoError(f"{path.name} is not YAML{where} ({problem}); allowed is a YAML 1.2 mapping.") from None
+        raise SfumatoError(
+            f"{path.name} is not YAML{where} ({problem}); allowed is a YAML 1.2 mapping."
+        ) from None
 
 
 _yaml_load: Callable[[str], object] = cast("Any", YAML(typ="safe", pure=True)).load

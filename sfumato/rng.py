@@ -125,7 +125,9 @@ class Streams:
                 f"seed is {self.seed} in release mode; leave it out, since a known noise seed voids the guarantee."
             )
         if self.mode == "simulation" and (self.seed is None or isinstance(self.seed, bool) or self.seed < 0):
-            raise SfumatoError(f"seed is {self.seed!r} in simulation mode; allowed is an integer of at least 0.")
+            raise SfumatoError(
+                f"seed is {self.seed!r} in simulation mode; allowed is an integer of at least 0."
+            )
 
     def stream(self, name: str, *keys: int | str) -> RandomStream:
         """The stream of that name and keys, from its beginning.

@@ -47,7 +47,9 @@ def topk(call: command.Call) -> None:
             artifacts.write_json(folder / f"{method}-{label}.json", statement.to_json())
             artifacts.write_text(folder / f"{method}-{label}.txt", statement.to_text())
     tolerances = {"epsilon_pld": 1e-3, "epsilon_rdp": 1e-3, "epsilon_prv": 1e-2}
-    document = records.to_document("topk", "account", ["dataset", "method", "epsilon", "seed"], found, tolerances)
+    document = records.to_document(
+        "topk", "account", ["dataset", "method", "epsilon", "seed"], found, tolerances
+    )
     artifacts.write_json(call.path("metrics", "account", ".json"), document)
 
 

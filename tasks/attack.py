@@ -36,7 +36,11 @@ def _loss_threshold(call: command.Call) -> None:
     problem = topk_cells.problem_of(call, data[2])
     found, rows = [], []
     for method, text in models:
-        path = call.root / "data/models/topk/train" / f"{data_cells.dataset_name(call)}-{method}-{text}.safetensors"
+        path = (
+            call.root
+            / "data/models/topk/train"
+            / f"{data_cells.dataset_name(call)}-{method}-{text}.safetensors"
+        )
         tensors = artifacts.read_tensors(path)
         for label in topk_cells.streams_of(call):
             levels = {
@@ -69,12 +73,18 @@ def _examples(call: command.Call) -> tuple[tuple[Any, Any], tuple[Any, Any], Any
     pairs = []
     for split in ("train", "validation"):
         count = min(call.params.topk.attack.examples, len(data.labels(split)))
-        pairs.append((torch.from_numpy(data.inputs(split)[:count]), torch.from_numpy(data.labels(split)[:count])))
+        pairs.append(
+            (torch.from_numpy(data.inputs(split)[:count]), torch.from_numpy(data.labels(split)[:count]))
+        )
     return pairs[0], pairs[1], data
 
 
 def _attack_one(
-    call: command.Call, problem: Any, tensors: Any, label: str, examples: tuple[tuple[Any, Any], tuple[Any, Any]]
+    call: command.Call,
+    problem: Any,
+    tensors: Any,
+    label: str,
+    examples: tuple[tuple[Any, Any], tuple[Any, Any]],
 ) -> tuple[dict[str, Any], list[tuple[float, float]]]:
     import torch
 
@@ -130,7 +140,11 @@ def _audit(call: command.Call) -> None:
         for space, result in (("gradient", outcome.gradient_space), ("input", outcome.input_space))
     ]
     document = records.to_document(
-        "topk", "audit", [*LEVELS, "space"], found, {"epsilon_lower": 0.5, "epsilon_ceiling": 0.01, "correct": 20}
+        "topk",
+        "audit",
+        [*LEVELS, "space"],
+        found,
+        {"epsilon_lower": 0.5, "epsilon_ceiling": 0.01, "correct": 20},
     )
     artifacts.write_json(call.path("metrics", "audit", ".json"), document)
 
@@ -142,7 +156,6 @@ def _lira(call: command.Call) -> None:
     from sfumato.attacks.lira import lira_attack
     from sfumato.attacks.roc import thin
     from sfumato.rng import Streams
-
 
     setting = call.params.topk.membership
     folder = call.root / "data/models/topk/shadow" / call.cell
@@ -163,7 +176,7 @@ def _lira(call: command.Call) -> None:
             variance=setting.variance,
             confidence=call.params.topk.attack.confidence,
         )
-        values = {
+        values: dict[str, Any] = {
             **result.membership.as_metrics(),
             "shadow_models": result.shadow_models,
             "references": result.references,
@@ -182,7 +195,9 @@ def _lira(call: command.Call) -> None:
 def _block(folder: Path, block: int) -> Path:
     path = folder / f"{block}.npz"
     if not path.exists():
-        raise SfumatoError(f"shadow block {block} of {folder.name} is missing; allowed is an attack on all blocks asked for.")
+        raise SfumatoError(
+            f"shadow block {block} of {folder.name} is missing; allowed is an attack on all blocks asked for."
+        )
     return path
 
 

@@ -86,7 +86,10 @@ def main(step: str, handlers: Mapping[str, Handler], arguments: Sequence[str] | 
         return 2
     except OSError as error:
         name = Path(str(error.filename)).name if error.filename else "a file"
-        print(f"{step}: {name} cannot be read or written ({error.strerror or error}); nothing was kept.", file=sys.stderr)
+        print(
+            f"{step}: {name} cannot be read or written ({error.strerror or error}); nothing was kept.",
+            file=sys.stderr,
+        )
         return 1
     return 0
 

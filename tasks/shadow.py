@@ -25,9 +25,13 @@ def topk(call: command.Call) -> None:
     members, confidences = [], []
     for model in range(block * setting.shadows_per_block, (block + 1) * setting.shadows_per_block):
         inside = shadow_members(models, setting.examples, model, Streams(0))
-        observe = topk_cells.observer(call, f"shadow {model}", calibrated.plan.total_steps, lambda _state: None)
+        observe = topk_cells.observer(
+            call, f"shadow {model}", calibrated.plan.total_steps, lambda _state: None
+        )
         members.append(inside)
-        confidences.append(shadow_confidences(problem, calibrated, inside, Streams(1_000_000 + model), observe))
+        confidences.append(
+            shadow_confidences(problem, calibrated, inside, Streams(1_000_000 + model), observe)
+        )
     arrays = {"members": np.stack(members), "confidences": np.stack(confidences)}
     cell = command.cell_text({name: value for name, value in call.options.items() if name != "block"})
     artifacts.write_npz(call.root / "data/models/topk/shadow" / cell / f"{call.options['block']}.npz", arrays)

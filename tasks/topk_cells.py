@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import cast
 
 import torch
 
@@ -30,7 +29,7 @@ def method_name(call: Call) -> Method:
     name = required(call.options, "method")
     if name not in METHODS:
         raise SfumatoError(f"--method is {name!r}; allowed are {', '.join(METHODS)}.")
-    return cast("Method", name)
+    return name
 
 
 def plan_of(call: Call, method: Method) -> TwoPhasePlan:
@@ -95,7 +94,9 @@ def problem_of(call: Call, data: datasets.Dataset) -> Problem:
         torch.from_numpy(data.inputs("train")),
         torch.from_numpy(data.train.y),
         engine=get_engine(topk.optimizer.engine, micro_batch=topk.optimizer.micro_batch),
-        probe=Probe(torch.from_numpy(data.inputs("validation")[:probe]), torch.from_numpy(data.validation.y[:probe])),
+        probe=Probe(
+            torch.from_numpy(data.inputs("validation")[:probe]), torch.from_numpy(data.validation.y[:probe])
+        ),
     )
 
 
@@ -132,6 +133,10 @@ def warm_state(path: Path, label: str) -> State:
     from sfumato import artifacts
 
     prefix = f"seed{label}/"
-    tensors = {k.removeprefix(prefix): v for k, v in artifacts.read_tensors(path).items() if k.startswith(prefix)}
-    text = {k.removeprefix(prefix): v for k, v in artifacts.read_metadata(path).items() if k.startswith(prefix)}
+    tensors = {
+        k.removeprefix(prefix): v for k, v in artifacts.read_tensors(path).items() if k.startswith(prefix)
+    }
+    text = {
+        k.removeprefix(prefix): v for k, v in artifacts.read_metadata(path).items() if k.startswith(prefix)
+    }
     return State.from_tensors(tensors, text)

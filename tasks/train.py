@@ -42,13 +42,19 @@ def topk(call: command.Call) -> None:
             "seed": label,
         }
         found.append(records.Record(levels, values))
-        tensors |= {f"seed{label}/{name}": value.detach().clone() for name, value in problem.module.named_parameters()}
+        tensors |= {
+            f"seed{label}/{name}": value.detach().clone() for name, value in problem.module.named_parameters()
+        }
         tensors[f"seed{label}/support"] = state.support.indices
         events["seeds"][label] = state.ledger.to_json()
         events["empty_batches"][label] = state.ledger.empty_batches
         rows += [[label, *(row[name] for name in CURVE_COLUMNS)] for row in state.curve.to_rows()]
-    document = records.to_document("topk", "train", ["dataset", "method", "epsilon", "seed"], found, TOLERANCES)
-    shapes = json.dumps([[name, list(shape)] for name, shape in zip(layout.names, layout.shapes, strict=True)])
+    document = records.to_document(
+        "topk", "train", ["dataset", "method", "epsilon", "seed"], found, TOLERANCES
+    )
+    shapes = json.dumps(
+        [[name, list(shape)] for name, shape in zip(layout.names, layout.shapes, strict=True)]
+    )
     artifacts.write_tensors(call.path("models", "train", ".safetensors"), tensors, {"layout": shapes})
     artifacts.write_json(call.path("events", "train", ".json"), _events_document(call, calibrated, events))
     artifacts.write_csv(call.path("plots", "train", ".csv"), ["seed", *CURVE_COLUMNS], rows)

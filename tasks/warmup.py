@@ -25,7 +25,9 @@ def topk(call: command.Call) -> None:
     for label, streams in topk_cells.streams_of(call).items():
         topk_cells.start_weights(problem, streams)
         state = checkpoints.load(label) or begin(problem, calibrated)
-        observe = topk_cells.observer(call, label, phase.steps, lambda state, label=label: checkpoints.save(label, state))
+        observe = topk_cells.observer(
+            call, label, phase.steps, lambda state, label=label: checkpoints.save(label, state)
+        )
         state = run(problem, calibrated, streams, state, until=phase.steps, observer=observe)
         checkpoints.save(label, state, force=True)
         parts, text = state.to_tensors()
@@ -37,7 +39,7 @@ def topk(call: command.Call) -> None:
             "seed": label,
         }
         last = state.curve.points[-1]
-        values = {
+        values: dict[str, records.Value] = {
             "steps": state.step,
             "noise_multiplier": float(phase.noise_multiplier or 0.0),
             "validation_accuracy": last.held_out_accuracy,

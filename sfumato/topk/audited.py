@@ -49,7 +49,9 @@ class AuditSetting:
     def __post_init__(self) -> None:
         """Refuse more guesses than canaries."""
         if not 2 <= self.guesses <= self.canaries:
-            raise SfumatoError(f"guesses is {self.guesses}; allowed is 2 to the number of canaries ({self.canaries}).")
+            raise SfumatoError(
+                f"guesses is {self.guesses}; allowed is 2 to the number of canaries ({self.canaries})."
+            )
 
     @property
     def guess_fraction(self) -> float:
@@ -182,8 +184,12 @@ def audit(
     """
     inputs, targets = held_out
     if len(inputs) < setting.canaries:
-        raise SfumatoError(f"canaries is {setting.canaries}; allowed is up to {len(inputs)}, the held-out rows.")
-    rows = torch.from_numpy(streams.stream("audit", "rows").permutation(len(inputs))[: setting.canaries].copy())
+        raise SfumatoError(
+            f"canaries is {setting.canaries}; allowed is up to {len(inputs)}, the held-out rows."
+        )
+    rows = torch.from_numpy(
+        streams.stream("audit", "rows").permutation(len(inputs))[: setting.canaries].copy()
+    )
     _, wrong = mislabel(rows.numpy(), targets[rows].numpy(), classes, streams.stream("audit", "labels"))
     wrong_labels = torch.from_numpy(wrong)
     inside = choose_included(setting.canaries, streams.stream("audit", "included", "input"))

@@ -79,7 +79,9 @@ def diagnose(
     layout.load(problem.module, warm.parameters)
     warmup, train = calibrated.phases
     gradient = (
-        mean_clipped_gradient(problem.module, problem.loss, problem.engine, problem.probe, layout, train.clip_norm)
+        mean_clipped_gradient(
+            problem.module, problem.loss, problem.engine, problem.probe, layout, train.clip_norm
+        )
         .double()
         .numpy()
     )

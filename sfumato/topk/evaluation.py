@@ -73,7 +73,9 @@ def evaluate(logits: Tensor, targets: Tensor) -> Evaluation:
         SfumatoError: if the numbers of rows differ or there is none.
     """
     if len(logits) != len(targets) or len(logits) == 0:
-        raise SfumatoError(f"there are {len(logits)} logits and {len(targets)} targets; allowed are equal numbers.")
+        raise SfumatoError(
+            f"there are {len(logits)} logits and {len(targets)} targets; allowed are equal numbers."
+        )
     predictions = logits.argmax(dim=1)
     right = (predictions == targets).double().numpy()
     labels = targets.numpy()
@@ -90,8 +92,7 @@ def evaluate(logits: Tensor, targets: Tensor) -> Evaluation:
 
 
 def _area_under_curve(scores: np.ndarray, positives: np.ndarray) -> float:
-    from scipy.stats import rankdata
-
     count = int(positives.sum())
-    ranks = rankdata(scores)
+    _, inverse, counts = np.unique(scores, return_inverse=True, return_counts=True)
+    ranks = (np.cumsum(counts) - (counts - 1) / 2)[inverse]  # ties share their mean rank
     return float((ranks[positives].sum() - count * (count + 1) / 2) / (count * (len(scores) - count)))

@@ -38,7 +38,12 @@ def _cnn32(channels: int, classes: int) -> nn.Sequential:
     layers: list[nn.Module] = []
     width = channels
     for out in (32, 64, 128):
-        layers += [nn.Conv2d(width, out, 3, padding=1), nn.Tanh(), nn.Conv2d(out, out, 3, padding=1), nn.Tanh()]
+        layers += [
+            nn.Conv2d(width, out, 3, padding=1),
+            nn.Tanh(),
+            nn.Conv2d(out, out, 3, padding=1),
+            nn.Tanh(),
+        ]
         layers += [nn.MaxPool2d(2)]
         width = out
     return nn.Sequential(*layers, nn.Flatten(), nn.Linear(2048, 128), nn.Tanh(), nn.Linear(128, classes))

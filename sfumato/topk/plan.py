@@ -14,6 +14,7 @@ from typing import Literal
 from dp_accounting import DpEvent
 
 from sfumato import accounting, mechanisms
+from sfumato.checks import is_integer
 from sfumato.errors import SfumatoError
 from sfumato.topk.scores import Score
 from sfumato.topk.supports import SupportShape
@@ -96,7 +97,7 @@ class TwoPhasePlan:
                 raise SfumatoError(f"{name} is {getattr(self, name)!r}; allowed are {', '.join(allowed)}.")
         for name in ("expected_batch_size", "warmup_steps", "train_steps", "reselect_every"):
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            if not is_integer(value) or value < 1:
                 raise SfumatoError(f"{name} is {value!r}; allowed is an integer of at least 1.")
         limits = {
             "active_ratio": (0, 1, False, True),
@@ -111,7 +112,9 @@ class TwoPhasePlan:
         for name, (low, high, low_in, high_in) in limits.items():
             value = getattr(self, name)
             number = isinstance(value, int | float) and not isinstance(value, bool)
-            inside = number and (low < value < high or (low_in and value == low) or (high_in and value == high))
+            inside = number and (
+                low < value < high or (low_in and value == low) or (high_in and value == high)
+            )
             if not inside:
                 brackets = f"{'[' if low_in else '('}{low}, {high}{']' if high_in else ')'}"
                 raise SfumatoError(f"{name} is {value!r}; allowed is a number in {brackets}.")
@@ -131,7 +134,9 @@ class TwoPhasePlan:
         sigmas = noise_multipliers or (None, None)
         if self.two_phases:
             return (
-                Phase("warmup", self.warmup_steps, self.clip_norm_warmup, self.learning_rate_warmup, sigmas[0]),
+                Phase(
+                    "warmup", self.warmup_steps, self.clip_norm_warmup, self.learning_rate_warmup, sigmas[0]
+                ),
                 Phase("train", self.train_steps, self.clip_norm_train, self.learning_rate_train, sigmas[1]),
             )
         return (Phase("dense", self.total_steps, self.clip_norm_train, self.learning_rate_train, sigmas[0]),)
@@ -151,12 +156,14 @@ class TwoPhasePlan:
         Raises:
             SfumatoError: on values that no calibration can meet.
         """
-        if isinstance(n, bool) or not isinstance(n, int) or n < self.expected_batch_size:
+        if not is_integer(n) or n < self.expected_batch_size:
             raise SfumatoError(
                 f"n is {n!r}; allowed is an integer of at least expected_batch_size ({self.expected_batch_size})."
             )
         if not 0 < delta < 1 / n:
-            raise SfumatoError(f"delta is {delta}; allowed is a number above 0 and below 1 / n ({1 / n:.3g}).")
+            raise SfumatoError(
+                f"delta is {delta}; allowed is a number above 0 and below 1 / n ({1 / n:.3g})."
+            )
         if self.method == "non_private":
             return CalibratedPlan(self, None, delta, n, (0.0,))
         if epsilon is None:
@@ -196,7 +203,7 @@ class CalibratedPlan:
 
     @property
     def sampling_rate(self) -> float:
-        """q = B / n, from public numbers."""
+        """Q = B / n, from public numbers."""
         return self.plan.expected_batch_size / self.n
 
     @property
@@ -208,12 +215,14 @@ class CalibratedPlan:
     def events(self) -> list[DpEvent]:
         """The intended events; accounting prices the recorded ones."""
         return [
-            mechanisms.subsampled_gaussian(self.sampling_rate, float(phase.noise_multiplier or 0.0), phase.steps)
+            mechanisms.subsampled_gaussian(
+                self.sampling_rate, float(phase.noise_multiplier or 0.0), phase.steps
+            )
             for phase in self.phases
         ]
 
     def noise_std(self, phase: Phase) -> float:
-        """nu = sigma C / B, the noise per coordinate of a mean gradient."""
+        """Nu = sigma C / B, the noise per coordinate of a mean gradient."""
         return float(phase.noise_multiplier or 0.0) * phase.clip_norm / self.plan.expected_batch_size
 
     def __str__(self) -> str:

@@ -90,7 +90,9 @@ def measure(
     with torch.no_grad(), FastPooling():
         outputs = module(probe.inputs)
         mean_loss = float(loss(outputs, probe.targets).mean())
-        accuracy = float((outputs.argmax(dim=-1) == probe.targets).float().mean()) if outputs.dim() > 1 else 0.0
+        accuracy = (
+            float((outputs.argmax(dim=-1) == probe.targets).float().mean()) if outputs.dim() > 1 else 0.0
+        )
     if clip_norm is None:
         return Measurement(mean_loss, accuracy)
     gradient = mean_clipped_gradient(module, loss, engine, probe, layout, clip_norm).double()

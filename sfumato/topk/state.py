@@ -114,7 +114,9 @@ class State:
                 Curve(tuple(CurvePoint(**row) for row in json.loads(text["curve"]))),
             )
         except (KeyError, TypeError, json.JSONDecodeError) as error:
-            raise SfumatoError(f"the saved state lacks {error}; allowed is a state that this version wrote.") from None
+            raise SfumatoError(
+                f"the saved state lacks {error}; allowed is a state that this version wrote."
+            ) from None
 
 
 def _within(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:

@@ -81,7 +81,9 @@ def privacy_statement(
 def _figures(price: accounting.Price) -> tuple[Figure, ...]:
     edge = ", at the edge of the order grid" if price.rdp_order_at_grid_edge else ""
     order = f"an upper bound, order {price.rdp_order:g}{edge}" if price.rdp_order is not None else ""
-    error = f"an estimate with its own error bound {price.prv_error:.2g}" if price.prv_error is not None else ""
+    error = (
+        f"an estimate with its own error bound {price.prv_error:.2g}" if price.prv_error is not None else ""
+    )
     return (
         Figure("rdp", price.rdp, order or price.reason("rdp") or "not applicable"),
         Figure("prv", price.prv, error or price.reason("prv") or "not applicable"),

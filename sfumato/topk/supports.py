@@ -17,8 +17,9 @@ import math
 from typing import Literal
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
-from torch import Tensor, from_numpy
+from torch import Tensor
 
 from sfumato.dpsgd import ParameterLayout, Support
 from sfumato.errors import SfumatoError
@@ -28,7 +29,7 @@ SupportShape = Literal["global", "per_layer", "rows"]
 
 
 def support_size(active_ratio: float, dimension: int) -> int:
-    """k = floor(rho x d), at least 1 (Section 2.1 of docs/papers.md)."""
+    """K = floor(rho x d), at least 1 (Section 2.1 of docs/papers.md)."""
     if not 0 < active_ratio <= 1:
         raise SfumatoError(f"active_ratio is {active_ratio}; allowed is a number above 0 and at most 1.")
     return max(1, math.floor(active_ratio * dimension))
@@ -50,7 +51,9 @@ def _rows(layout: ParameterLayout) -> list[NDArray[np.int64]]:
     rows: list[NDArray[np.int64]] = []
     for offset, shape in zip(layout.offsets, layout.shapes, strict=True):
         width = math.prod(shape[1:])
-        rows += [offset + np.arange(row * width, (row + 1) * width) for row in range(shape[0] if shape else 1)]
+        rows += [
+            offset + np.arange(row * width, (row + 1) * width) for row in range(shape[0] if shape else 1)
+        ]
     return rows
 
 
@@ -75,7 +78,9 @@ def choose_support(
     """
     values = scores.detach().cpu().double().numpy()
     if values.shape != (layout.size,):
-        raise SfumatoError(f"scores have shape {values.shape}; allowed is ({layout.size},), one per coordinate.")
+        raise SfumatoError(
+            f"scores have shape {values.shape}; allowed is ({layout.size},), one per coordinate."
+        )
     if not np.isfinite(values).all():
         raise SfumatoError("scores hold a value that is not finite; allowed are finite scores only.")
     budget = support_size(active_ratio, layout.size)
@@ -83,26 +88,31 @@ def choose_support(
         return Support.of(_top(values, budget, stream), layout.size)
     if shape == "per_layer":
         chosen = [
-            offset + _top(values[offset : offset + math.prod(size)], support_size(active_ratio, math.prod(size)), stream)
+            offset
+            + _top(
+                values[offset : offset + math.prod(size)], support_size(active_ratio, math.prod(size)), stream
+            )
             for offset, size in zip(layout.offsets, layout.shapes, strict=True)
         ]
         return Support.of(np.concatenate(chosen), layout.size)
     rows = _rows(layout)
     means = np.array([values[row].mean() for row in rows])
-    chosen, used = [], 0
+    whole: list[NDArray[np.int64]] = []
+    used = 0
     for index in _ranked(means, stream):
-        if len(rows[index]) > budget:
+        row = rows[int(index)]
+        if len(row) > budget:
             continue
-        if used + len(rows[index]) > budget:
+        if used + len(row) > budget:
             break  # going on with shorter rows would favour them over better ones
-        chosen.append(rows[index])
-        used += len(rows[index])
-    if not chosen:
+        whole.append(row)
+        used += len(row)
+    if not whole:
         raise SfumatoError(
             f"active_ratio is {active_ratio}, {budget} of {layout.size} coordinates; allowed with whole rows is "
             f"a ratio that holds at least one row ({min(len(row) for row in rows)} coordinates)."
         )
-    return Support.of(np.concatenate(chosen), layout.size)
+    return Support.of(np.concatenate(whole), layout.size)
 
 
 def random_support(
@@ -113,4 +123,4 @@ def random_support(
     if shape == "rows":
         for row in _rows(layout):
             values[row] = values[row[0]]
-    return choose_support(from_numpy(values), active_ratio, shape, layout, stream)
+    return choose_support(torch.from_numpy(values), active_ratio, shape, layout, stream)

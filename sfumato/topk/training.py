@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import torch
@@ -89,7 +89,7 @@ class Problem:
     inputs: Tensor
     targets: Tensor
     loss: Loss = cross_entropy
-    engine: Engine = get_engine("functional")
+    engine: Engine = field(default_factory=lambda: get_engine("functional"))
     probe: Probe | None = None
     canaries: Canaries | None = None
 
@@ -260,7 +260,9 @@ def _release(
     return released, noise_std
 
 
-def _record(state: State, calibrated: CalibratedPlan, sigma: float, batch_size: int, streams: Streams) -> None:
+def _record(
+    state: State, calibrated: CalibratedPlan, sigma: float, batch_size: int, streams: Streams
+) -> None:
     """Record this step's event; whether its batch was empty is private and is counted in simulation only."""
     event = mechanisms.subsampled_gaussian(calibrated.sampling_rate, sigma, 1)
     state.ledger.record(event, realised_batch_size=batch_size if streams.mode == "simulation" else None)
@@ -288,17 +290,24 @@ def _plain_step(
 
 
 def _updated(
-    problem: Problem, plan: TwoPhasePlan, phase: Phase, layout: ParameterLayout, state: State, gradient: Tensor
+    problem: Problem,
+    plan: TwoPhasePlan,
+    phase: Phase,
+    layout: ParameterLayout,
+    state: State,
+    gradient: Tensor,
 ) -> State:
     """The state after the optimiser has moved the active coordinates."""
     change, optimizer = _optimizer(plan, phase).update(dict(state.optimizer), gradient, state.support)
     parameters = state.parameters.clone()
     parameters[state.support.indices] += change
-    point = CurvePoint(state.step, phase.name, float(gradient.norm()))
+    point = CurvePoint(state.step, phase.name, float(gradient.square().sum().sqrt()))
     last = state.step + 1 in (plan.warmup_steps, plan.total_steps)
     if problem.probe is not None and (state.step % 20 == 0 or state.step == plan.warmup_steps or last):
         layout.load(problem.module, parameters)
-        restricted = phase.name == "train" and (state.step == plan.warmup_steps or last or state.step % 60 == 0)
+        restricted = phase.name == "train" and (
+            state.step == plan.warmup_steps or last or state.step % 60 == 0
+        )
         measured = measure(
             problem.module,
             problem.loss,
@@ -315,5 +324,9 @@ def _updated(
             retained_energy=measured.retained_energy,
         )
     return replace(
-        state, step=state.step + 1, parameters=parameters, optimizer=optimizer, curve=state.curve.with_point(point)
+        state,
+        step=state.step + 1,
+        parameters=parameters,
+        optimizer=optimizer,
+        curve=state.curve.with_point(point),
     )

@@ -59,7 +59,11 @@ def test_the_default_parameters_and_every_profile_are_valid() -> None:
 @pytest.mark.parametrize(
     ("path", "value", "sentence"),
     [
-        ("topk.grid.datasets", ["mnist", "foo"], "topk.grid.datasets.1 is 'foo'; allowed is 'mnist', 'fashion_mnist'"),
+        (
+            "topk.grid.datasets",
+            ["mnist", "foo"],
+            "topk.grid.datasets.1 is 'foo'; allowed is 'mnist', 'fashion_mnist'",
+        ),
         ("topk.grid.datasets", "mnist", "topk.grid.datasets is 'mnist'; allowed is a list."),
         ("topk.grid.datasets", [], "allowed is a list with at least one entry."),
         ("topk.grid.epsilons", [1, 1.0], "allowed is a list without repeated entries."),
@@ -70,12 +74,20 @@ def test_the_default_parameters_and_every_profile_are_valid() -> None:
         ("topk.grid.epsilons", [201], "less than or equal to 200."),
         ("topk.grid.seeds", [1.0], "topk.grid.seeds.0 is 1.0; allowed is a valid integer."),
         ("topk.grid.seeds", None, "topk.grid.seeds is null in simulation mode"),
-        ("topk.grid.sedes", [0], "topk.grid.sedes is [0], an unknown key; allowed here are datasets, methods"),
+        (
+            "topk.grid.sedes",
+            [0],
+            "topk.grid.sedes is [0], an unknown key; allowed here are datasets, methods",
+        ),
         ("topk.train.clip_norm.mnist.tp_topk", float("inf"), "topk.train.clip_norm.mnist.tp_topk is inf"),
         ("topk.train.clip_norm.mnist.tp_topk", 0, "allowed is a value greater than 0."),
         ("topk.train.clip_norm.mnist.tp_top", 1.0, "topk.train.clip_norm.mnist.tp_top is an unknown key"),
         ("topk.model.mnist", "resnet", "topk.model.mnist is 'resnet'; allowed is 'cnn28', 'cnn32' or 'mlp'."),
-        ("topk.audit.guesses", 5000, "topk.audit.guesses is 5000; allowed is at most topk.audit.canaries (1000)."),
+        (
+            "topk.audit.guesses",
+            5000,
+            "topk.audit.guesses is 5000; allowed is at most topk.audit.canaries (1000).",
+        ),
         ("topk.audit.datasets", ["digits"], "topk.audit.datasets holds 'digits'"),
         ("topk.membership.datasets", ["mnist"], "topk.membership.blocks is empty"),
         ("privacy.mode", "release", "topk.grid.seeds is [0, 1, 2] in release mode; allowed is null"),
@@ -85,7 +97,9 @@ def test_the_default_parameters_and_every_profile_are_valid() -> None:
         ("topk.optimizer", [], "topk.optimizer is []; allowed is a mapping with the keys name, momentum"),
     ],
 )
-def test_a_mistake_is_one_sentence_with_key_value_and_what_is_allowed(path: str, value: object, sentence: str) -> None:
+def test_a_mistake_is_one_sentence_with_key_value_and_what_is_allowed(
+    path: str, value: object, sentence: str
+) -> None:
     with pytest.raises(SfumatoError) as caught:
         parse(_with(path, value), "params.yaml")
     text = str(caught.value)
@@ -107,7 +121,9 @@ def test_no_key_in_use_can_be_left_out(path: str) -> None:
 
 JUNK = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5) | st.integers(), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5) | st.integers(), inner, max_size=3)
+    ),
     max_leaves=6,
 )
 
@@ -128,7 +144,9 @@ def test_any_value_anywhere_is_accepted_or_refused_in_one_sentence(path: str, va
 
 @settings(max_examples=200, deadline=None)
 @given(text=st.text(max_size=60))
-def test_any_text_is_read_or_refused_in_one_sentence(text: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_any_text_is_read_or_refused_in_one_sentence(
+    text: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     path = tmp_path_factory.mktemp("fuzz") / "params.yaml"
     path.write_bytes(text.encode("utf-8", "surrogatepass"))
     with pytest.raises(SfumatoError) as caught:

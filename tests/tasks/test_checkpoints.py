@@ -20,7 +20,14 @@ def _state(step: int) -> State:
     ledger = EventLedger()
     for _ in range(step):
         ledger.record(subsampled_gaussian(0.01, 1.0, 1), realised_batch_size=0)
-    return State(step, torch.arange(4.0), {"momentum": torch.ones(4)}, Support.of([1, 3], 4), ScoreStatistics.zeros(4), ledger)
+    return State(
+        step,
+        torch.arange(4.0),
+        {"momentum": torch.ones(4)},
+        Support.of([1, 3], 4),
+        ScoreStatistics.zeros(4),
+        ledger,
+    )
 
 
 def test_a_saved_state_comes_back_whole(tmp_path: Path) -> None:
@@ -65,7 +72,9 @@ def test_a_key_changes_with_parameters_options_and_inputs(tmp_path: Path) -> Non
     key = run_key(call, "train", [data])
     assert key == run_key(call, "train", [data])
     assert key != run_key(call, "warmup", [data])
-    assert key != run_key(Call(params, tmp_path, "topk", {"dataset": "mnist", "epsilon": "1"}), "train", [data])
+    assert key != run_key(
+        Call(params, tmp_path, "topk", {"dataset": "mnist", "epsilon": "1"}), "train", [data]
+    )
     other = params.model_copy(update={"privacy": params.privacy.model_copy(update={"delta": 1e-6})})
     assert key != run_key(Call(other, tmp_path, "topk", call.options), "train", [data])
     data.write_bytes(b"2")

@@ -18,7 +18,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def _files(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
 
 
 CALLS = {
@@ -39,10 +43,18 @@ CALLS = {
         ("prepare", "--dataset ../etc", "--dataset is '../etc'; allowed are letters"),
         ("warmup", "topk --dataset mnist --epsilon three", "--epsilon is 'three'; allowed is a number"),
         ("warmup", "topk --dataset mnist --epsilon 3", "mnist.npz is missing"),
-        ("train", "topk --dataset mnist --method topk --epsilon 3", "--method is 'topk'; allowed are tp_topk"),
+        (
+            "train",
+            "topk --dataset mnist --method topk --epsilon 3",
+            "--method is 'topk'; allowed are tp_topk",
+        ),
         ("train", "topk --dataset mnist --epsilon 3", "--method is missing"),
         ("train", "topk --dataset mnist --method dense --epsilon -1", "epsilon"),
-        ("attack", "topk --dataset mnist --epsilon 3 --attack gradient", "--attack is 'gradient'; allowed are loss"),
+        (
+            "attack",
+            "topk --dataset mnist --epsilon 3 --attack gradient",
+            "--attack is 'gradient'; allowed are loss",
+        ),
         ("attack", "topk --dataset mnist --epsilon 3", "--attack is missing"),
         ("account", "topk --dataset mnist --epsilon 3", "mnist-tp_topk-3.json is missing"),
         ("shadow", "topk --dataset mnist --method dense --epsilon 3 --block x", "--block is 'x'; allowed is"),
@@ -88,5 +100,5 @@ def test_a_corrupt_input_is_named(folder: Path, capsys: pytest.CaptureFixture[st
     path = folder / "data" / "prepared" / "digits.npz"
     path.parent.mkdir(parents=True)
     path.write_bytes(b"PK\x03\x04 not really")
-    assert CALLS["warmup"]("topk --dataset digits --epsilon 3".split()) == 2
+    assert CALLS["warmup"](["topk", "--dataset", "digits", "--epsilon", "3"]) == 2
     assert "digits.npz" in capsys.readouterr().err

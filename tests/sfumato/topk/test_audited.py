@@ -94,7 +94,9 @@ def test_the_audited_rows_leave_the_problem_untouched() -> None:
 def test_more_canaries_than_held_out_rows_are_refused() -> None:
     problem, held_out = _problem()
     with pytest.raises(SfumatoError, match="canaries is 500"):
-        audit(problem, held_out, 2, _plan().calibrate(2.0, 1e-5, 600), AuditSetting(500, 100, 0.95), Streams(0))
+        audit(
+            problem, held_out, 2, _plan().calibrate(2.0, 1e-5, 600), AuditSetting(500, 100, 0.95), Streams(0)
+        )
     with pytest.raises(SfumatoError, match="guesses is 20"):
         AuditSetting(10, 20, 0.95)
 

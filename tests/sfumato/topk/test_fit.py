@@ -30,7 +30,7 @@ def test_the_readme_example_runs_in_at_most_twelve_lines() -> None:
     assert len(lines) <= 12
     small = blocks[0].replace("50_000", "2_000")
     names: dict[str, Any] = {}
-    exec(compile(small, "README.md", "exec"), names)  # noqa: S102
+    exec(compile(small, "README.md", "exec"), names)
     assert names["result"].epsilon <= 3.0
 
 

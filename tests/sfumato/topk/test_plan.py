@@ -88,9 +88,16 @@ def test_a_wrong_value_is_refused_by_name(field: str, value: object) -> None:
 
 @pytest.mark.parametrize(
     ("epsilon", "delta", "n", "named"),
-    [(1.0, 1e-5, 50, "n is 50"), (1.0, 1e-3, 10_000, "delta"), (None, 1e-5, 10_000, "epsilon"), (1.0, 0.0, 10_000, "delta")],
+    [
+        (1.0, 1e-5, 50, "n is 50"),
+        (1.0, 1e-3, 10_000, "delta"),
+        (None, 1e-5, 10_000, "epsilon"),
+        (1.0, 0.0, 10_000, "delta"),
+    ],
 )
-def test_a_budget_that_makes_no_sense_is_refused(epsilon: float | None, delta: float, n: int, named: str) -> None:
+def test_a_budget_that_makes_no_sense_is_refused(
+    epsilon: float | None, delta: float, n: int, named: str
+) -> None:
     with pytest.raises(SfumatoError, match=named):
         PLAN.calibrate(epsilon, delta, n)
 

@@ -41,10 +41,16 @@ def test_lira_finds_the_members_of_an_overfitted_model() -> None:
     """Random labels, no privacy: the only way to fit them is to remember the rows."""
     problem = _problem(100)
     plan = TwoPhasePlan(
-        method="non_private", expected_batch_size=40, warmup_steps=100, train_steps=300, learning_rate_train=0.1
+        method="non_private",
+        expected_batch_size=40,
+        warmup_steps=100,
+        train_steps=300,
+        learning_rate_train=0.1,
     ).calibrate(None, 1e-5, 100)
     members = np.stack([shadow_members(8, 100, model, Streams(0)) for model in range(8)])
-    confidences = np.stack([shadow_confidences(problem, plan, row, Streams(10 + i)) for i, row in enumerate(members)])
+    confidences = np.stack(
+        [shadow_confidences(problem, plan, row, Streams(10 + i)) for i, row in enumerate(members)]
+    )
     result = lira_attack(
         confidences, members.astype(bool), Streams(0).stream("attack"), shadow_models=8, delta=1e-5
     )

@@ -59,7 +59,9 @@ def test_ties_are_broken_by_the_stream_alone(shape: SupportShape) -> None:
 def test_tied_coordinates_are_chosen_uniformly() -> None:
     counts = np.zeros(LAYOUT.size)
     for seed in range(400):
-        support = choose_support(torch.zeros(LAYOUT.size), 0.25, "global", LAYOUT, Streams(seed).stream("ties"))
+        support = choose_support(
+            torch.zeros(LAYOUT.size), 0.25, "global", LAYOUT, Streams(seed).stream("ties")
+        )
         counts[support.indices.numpy()] += 1
     share = support_size(0.25, LAYOUT.size) / LAYOUT.size
     # 125 coordinates, each Binomial(400, share): 5 standard deviations alarm falsely below 1e-4 in all.

@@ -77,7 +77,9 @@ def test_measured_misranking_agrees_with_the_prediction() -> None:
     d, k, steps, nu = 2000, 200, 30, 0.5
     gradient = np.linspace(1.0, 0.0, d)
     scores = ((gradient + nu * Streams(3).stream("n").standard_normal((steps, d))) ** 2).mean(0) - nu**2
-    pairs = np.stack([Streams(3).stream("a").integers(0, k, 8000), Streams(3).stream("b").integers(0, d - k, 8000)], 1)
+    pairs = np.stack(
+        [Streams(3).stream("a").integers(0, k, 8000), Streams(3).stream("b").integers(0, d - k, 8000)], 1
+    )
     quality = ranking_quality(scores, gradient, np.argsort(-scores)[:k], nu, steps, pairs)
     # Pairs share coordinates, so the spread is that of some hundred independent scores: about 0.01.
     assert quality.misranked == pytest.approx(quality.predicted, abs=0.04)

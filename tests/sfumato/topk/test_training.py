@@ -19,7 +19,12 @@ from sfumato.topk.state import State
 from sfumato.topk.training import Problem, begin, first_support, reselects, run
 
 PLAN = TwoPhasePlan(
-    expected_batch_size=40, warmup_steps=6, train_steps=14, reselect_every=4, active_ratio=0.2, learning_rate_train=0.3
+    expected_batch_size=40,
+    warmup_steps=6,
+    train_steps=14,
+    reselect_every=4,
+    active_ratio=0.2,
+    learning_rate_train=0.3,
 )
 
 
@@ -68,7 +73,9 @@ def test_a_support_is_a_function_of_releases_and_not_of_rows() -> None:
     """Two data sets whose releases are made equal choose the same support."""
 
     class Constant:
-        def clipped_sum(self, model: Any, loss: Any, batch: Any, support: Support, clip_norm: float) -> ClippedSum:
+        def clipped_sum(
+            self, model: Any, loss: Any, batch: Any, support: Support, clip_norm: float
+        ) -> ClippedSum:
             return ClippedSum(torch.zeros(support.k), torch.zeros(len(batch[0])), clip_norm)
 
     first = _fit(problem=_problem(400, engine=Constant()))
@@ -80,7 +87,9 @@ def test_a_support_is_a_function_of_releases_and_not_of_rows() -> None:
 
 def test_noise_reaches_the_support_only_and_has_the_planned_size() -> None:
     class Zero:
-        def clipped_sum(self, model: Any, loss: Any, batch: Any, support: Support, clip_norm: float) -> ClippedSum:
+        def clipped_sum(
+            self, model: Any, loss: Any, batch: Any, support: Support, clip_norm: float
+        ) -> ClippedSum:
             return ClippedSum(torch.zeros(support.k), torch.zeros(len(batch[0])), clip_norm)
 
     problem = _problem(engine=Zero())
@@ -139,7 +148,9 @@ def test_random_supports_do_not_depend_on_scores() -> None:
     problem, calibrated = _problem(), _calibrated("tp_rand")
     warm = run(problem, calibrated, Streams(0), begin(problem, calibrated), until=PLAN.warmup_steps)
     shuffled = dataclasses.replace(warm, scores=warm.scores.observed(torch.ones(warm.support.d), 0.0))
-    assert first_support(problem, calibrated, Streams(0), warm) == first_support(problem, calibrated, Streams(0), shuffled)
+    assert first_support(problem, calibrated, Streams(0), warm) == first_support(
+        problem, calibrated, Streams(0), shuffled
+    )
 
 
 def test_empty_batches_release_noise_and_are_counted() -> None:
@@ -181,15 +192,16 @@ def test_warmup_and_dense_share_their_batches() -> None:
     seen: dict[str, list[int]] = {}
     for method in ("tp_topk", "dense"):
         sizes: list[int] = []
-        functional = get_engine("functional")
 
         class Counting:
             def __init__(self, sizes: list[int]) -> None:
                 self.sizes = sizes
 
-            def clipped_sum(self, model: Any, loss: Any, batch: Any, support: Support, clip_norm: float) -> ClippedSum:
+            def clipped_sum(
+                self, model: Any, loss: Any, batch: Any, support: Support, clip_norm: float
+            ) -> ClippedSum:
                 self.sizes.append(len(batch[0]))
-                return functional.clipped_sum(model, loss, batch, support, clip_norm)
+                return get_engine().clipped_sum(model, loss, batch, support, clip_norm)
 
         _fit(method, problem=_problem(engine=Counting(sizes)))  # type: ignore[arg-type]
         seen[method] = sizes

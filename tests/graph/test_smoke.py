@@ -1,0 +1,129 @@
+"""The real graph, every stage of it, on small data: by the flow, again, and by plain DVC."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sfumato.artifacts import read_json, write_text
+from sfumato.params import merged, read_yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def _run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    quiet = {"DVC_NO_ANALYTICS": "1", "DO_NOT_TRACK": "1", "DVC_SITE_CACHE_DIR": str(folder / ".runtime/site")}
+    environment = {**os.environ, "PATH": path, **quiet}
+    return subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, timeout=280)
+
+
+def _copy(target: Path) -> Path:
+    """The working files with the smoke profile's parameters, as a repository of its own."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    for name in listed.stdout.splitlines():
+        source, place = ROOT / name, target / name
+        if source.is_file() and not name.startswith(("data/metrics", "dvc.lock", "tests/")):
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(source, place)
+    for step in ("audit", "membership"):
+        (target / "data/metrics/topk" / step).mkdir(parents=True, exist_ok=True)
+        (target / "data/metrics/topk" / step / ".gitkeep").touch()
+    from io import StringIO
+
+    from ruamel.yaml import YAML
+
+    profile = read_yaml(ROOT / "profiles/smoke.yaml")
+    assert isinstance(profile, dict)
+    text = StringIO()
+    YAML(typ="safe", pure=True).dump(merged(read_yaml(ROOT / "params.yaml"), profile["params"]), text)
+    write_text(target / "params.yaml", text.getvalue())
+    for command in (["git", "init", "-q"], ["git", "add", "-A"]):
+        subprocess.run(command, cwd=target, check=True)
+    identity = ["-c", "user.name=test", "-c", "user.email=test@example.org"]
+    subprocess.run(["git", *identity, "commit", "-qm", "start"], cwd=target, check=True)
+    return target
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = _copy(tmp_path_factory.mktemp("repository"))
+    done = _run(folder, sys.executable, "-m", "flows.reproduce")
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    return folder
+
+
+def test_the_flow_makes_page_statements_claims_and_runs(repository: Path) -> None:
+    page = (repository / "report/index.html").read_text()
+    assert "<html" in page
+    assert "http://" not in page.replace("http://www.w3.org", "")
+    assert read_json(repository / "report/claims.json")
+    statement = (repository / "data/statements/topk/digits-3/tp_topk-0.txt").read_text()
+    assert "one training example" in statement
+    assert (repository / ".runtime/mlflow/mlflow.db").exists()
+    audit = read_json(repository / "data/metrics/topk/audit/digits-tp_topk-3.json")
+    assert set(audit["values"]["digits"]["tp_topk"]["3"]) == {"gradient", "input"}
+    lira = read_json(repository / "data/metrics/topk/membership/digits-tp_topk-3.json")
+    assert lira["values"]["digits"]["tp_topk"]["3"]["online"]["shadow_models"] == 8
+
+
+def test_recorded_events_price_to_the_target(repository: Path) -> None:
+    priced = read_json(repository / "data/metrics/topk/account/digits-3.json")["values"]["digits"]
+    for method in ("tp_topk", "on_topk", "dense"):
+        for seed in ("0", "1"):
+            values = priced[method]["3"][seed]
+            assert values["steps"] == 18
+            assert 0.98 * 3 <= values["epsilon_pld"] <= 3
+            assert values["epsilon_pld"] <= values["epsilon_rdp"]
+    assert priced["non_private"]["inf"]["0"]["epsilon_pld"] is None
+
+
+def test_every_seed_keeps_its_own_weights(repository: Path) -> None:
+    from sfumato.artifacts import read_tensors
+
+    tensors = read_tensors(repository / "data/models/topk/train/digits-dense-3.safetensors")
+    assert (tensors["seed0/1.weight"] != tensors["seed1/1.weight"]).any()
+
+
+def test_plain_dvc_has_nothing_left_to_do_after_the_flow(repository: Path) -> None:
+    before = (repository / "dvc.lock").read_bytes()
+    done = _run(repository, "dvc", "repro")
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "Running stage" not in done.stdout
+    assert (repository / "dvc.lock").read_bytes() == before
+
+
+@pytest.mark.slow
+def test_plain_dvc_reproduces_the_lock_bit_for_bit(repository: Path) -> None:
+    before = (repository / "dvc.lock").read_bytes()
+    for made in ("data/prepared", "data/models", "data/events", "data/plots", "data/statements", "report", ".dvc/cache"):
+        shutil.rmtree(repository / made, ignore_errors=True)
+    for path in (repository / "data/metrics").rglob("*.json"):
+        path.unlink()
+    shutil.rmtree(repository / ".dvc/tmp", ignore_errors=True)
+    done = _run(repository, "dvc", "repro")
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    assert (repository / "dvc.lock").read_bytes() == before
+
+
+@pytest.mark.slow
+def test_the_systems_own_flow_leaves_the_same_lock(repository: Path) -> None:
+    before = (repository / "dvc.lock").read_bytes()
+    done = _run(repository, sys.executable, "-m", "flows.topk")
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    assert (repository / "dvc.lock").read_bytes() == before
+
+
+@pytest.mark.slow
+def test_a_change_of_the_library_runs_its_stages_again(repository: Path) -> None:
+    path = repository / "sfumato/topk/scores.py"
+    path.write_text(path.read_text() + "\n# a remark\n")
+    done = _run(repository, "dvc", "status", "topk-train@digits-dense-3")
+    assert "sfumato/topk" in done.stdout
