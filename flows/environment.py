@@ -8,6 +8,7 @@ True
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Mapping
@@ -39,9 +40,11 @@ def defaults(root: Path = PROJECT_ROOT) -> dict[str, str]:
 
 
 def set_defaults() -> None:
-    """Set the defaults in this process, keeping what the user chose."""
+    """Set the defaults in this process, keeping what the user chose, and make Prefect's home."""
     for name, value in defaults().items():
         os.environ.setdefault(name, value)
+    with contextlib.suppress(OSError):  # Prefect makes the last folder only, and says so later if it cannot
+        Path(os.environ["PREFECT_HOME"]).mkdir(parents=True, exist_ok=True)
 
 
 def child_environment(base: Mapping[str, str] | None = None) -> dict[str, str]:

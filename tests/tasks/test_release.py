@@ -1,0 +1,112 @@
+"""Release mode: the book is charged before the first noise, once per run, and refuses what passes the budget."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sfumato.params import Params, merged, parse, read_yaml
+from tasks import prepare, train, warmup
+from tasks.command import Call
+
+ROOT = Path(__file__).resolve().parents[2]
+RELEASE = {
+    "privacy": {"mode": "release", "budget_epsilon": 3.2},
+    "topk": {
+        "grid": {"datasets": ["digits"], "methods": ["tp_topk", "tp_rand"], "epsilons": [3], "seeds": None},
+        "warmup": {"steps": 3},
+        "train": {"steps": 4, "probe_examples": 32},
+        "audit": {"datasets": []},
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("release")
+    prepare.prepare(Call(_params(), folder, "", {"dataset": "digits"}))
+    return folder
+
+
+@pytest.fixture
+def root(prepared: Path, tmp_path: Path) -> Path:
+    shutil.copytree(prepared / "data", tmp_path / "data")
+    return tmp_path
+
+
+def _params(**privacy: Any) -> Params:
+    return parse(merged(merged(read_yaml(ROOT / "params.yaml"), RELEASE), {"privacy": privacy}))
+
+
+def _book(root: Path) -> list[dict[str, Any]]:
+    path = root / "ledger/releases.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def _warmup(root: Path, params: Params) -> None:
+    warmup.topk(Call(params, root, "topk", {"dataset": "digits", "epsilon": "3"}))
+
+
+def _train(root: Path, params: Params, method: str) -> None:
+    train.topk(Call(params, root, "topk", {"dataset": "digits", "method": method, "epsilon": "3"}))
+
+
+def test_each_stage_charges_its_plan_and_the_book_ends_at_the_target(root: Path) -> None:
+    params = _params()
+    _warmup(root, params)
+    assert [line["events"][0]["count"] for line in _book(root)] == [3]
+    _train(root, params, "tp_topk")
+    book = _book(root)
+    assert [line["events"][0]["count"] for line in book] == [3, 4]
+    recorded = json.loads((root / "data/events/topk/train/digits-tp_topk-3.json").read_text())
+    assert list(recorded["seeds"]) == ["release"]
+    charged = [event for line in book for event in line["events"]]
+    assert recorded["seeds"]["release"] == charged
+
+
+def test_what_would_pass_the_budget_is_refused_before_any_output(root: Path) -> None:
+    params = _params()
+    _warmup(root, params)
+    _train(root, params, "tp_topk")
+    with pytest.raises(ValueError, match="budget is 3.2"):
+        _train(root, params, "tp_rand")
+    assert len(_book(root)) == 2
+    assert not (root / "data/models/topk/train/digits-tp_rand-3.safetensors").exists()
+
+
+def test_an_aborted_run_stays_charged_and_is_charged_once_when_it_goes_on(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    params = _params()
+    from sfumato.topk import training
+
+    def dies(*_arguments: Any, **_keywords: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(training, "privatize", dies)
+        with pytest.raises(KeyboardInterrupt):
+            _warmup(root, params)
+    assert len(_book(root)) == 1
+    _warmup(root, params)
+    assert len(_book(root)) == 1
+
+
+def test_a_finished_stage_that_runs_again_is_a_new_release(root: Path) -> None:
+    params = _params(budget_epsilon=10.0)
+    _warmup(root, params)
+    first = (root / "data/models/topk/warmup/digits-3.safetensors").read_bytes()
+    _warmup(root, params)
+    assert len(_book(root)) == 2
+    assert (root / "data/models/topk/warmup/digits-3.safetensors").read_bytes() != first
+
+
+def test_simulation_charges_nothing(root: Path) -> None:
+    simulated = merged(RELEASE, {"privacy": {"mode": "simulation"}, "topk": {"grid": {"seeds": [0]}}})
+    params = parse(merged(read_yaml(ROOT / "params.yaml"), simulated))
+    _warmup(root, params)
+    assert _book(root) == []
