@@ -18,7 +18,11 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def _run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    quiet = {"DVC_NO_ANALYTICS": "1", "DO_NOT_TRACK": "1", "DVC_SITE_CACHE_DIR": str(folder / ".runtime/site")}
+    quiet = {
+        "DVC_NO_ANALYTICS": "1",
+        "DO_NOT_TRACK": "1",
+        "DVC_SITE_CACHE_DIR": str(folder / ".runtime/site"),
+    }
     environment = {**os.environ, "PATH": path, **quiet}
     return subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, timeout=280)
 
@@ -103,7 +107,15 @@ def test_plain_dvc_has_nothing_left_to_do_after_the_flow(repository: Path) -> No
 @pytest.mark.slow
 def test_plain_dvc_reproduces_the_lock_bit_for_bit(repository: Path) -> None:
     before = (repository / "dvc.lock").read_bytes()
-    for made in ("data/prepared", "data/models", "data/events", "data/plots", "data/statements", "report", ".dvc/cache"):
+    for made in (
+        "data/prepared",
+        "data/models",
+        "data/events",
+        "data/plots",
+        "data/statements",
+        "report",
+        ".dvc/cache",
+    ):
         shutil.rmtree(repository / made, ignore_errors=True)
     for path in (repository / "data/metrics").rglob("*.json"):
         path.unlink()

@@ -1,0 +1,1 @@
+"""Speed and memory, measured as ratios within one run; each script prints a table, or JSON with --json."""

@@ -1,0 +1,42 @@
+"""What the benchmarks share: alternated timing, and the two ways of printing."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ[_name] = "1"
+
+
+def alternated(calls: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, float]:
+    """Median process seconds of each call, run in turns so that a slow moment of the machine hits all alike."""
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    for call in calls.values():
+        call()
+    for _ in range(rounds):
+        for name, call in calls.items():
+            start = time.process_time()
+            call()
+            times[name].append(time.process_time() - start)
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
+def show(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print rows as a table, or as JSON when the command line says --json."""
+    if "--json" in sys.argv[1:]:
+        sys.stdout.write(json.dumps(list(rows), indent=1) + "\n")
+        return
+    names = list(rows[0])
+    cells = [
+        [f"{row[name]:.4g}" if isinstance(row[name], float) else str(row[name]) for name in names]
+        for row in rows
+    ]
+    widths = [max(len(name), *(len(row[i]) for row in cells)) for i, name in enumerate(names)]
+    for row in [names, *cells]:
+        sys.stdout.write("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)) + "\n")
