@@ -73,7 +73,7 @@ def test_full_disk_leaves_the_old_file_and_no_temporary(
 ) -> None:
     path = tmp_path / "artifact"
     path.write_bytes(b"old")
-    monkeypatch.setattr(artifacts.os, call, full_disk)
+    monkeypatch.setattr(os, call, full_disk)
     with pytest.raises(OSError, match="No space left"):
         WRITERS[kind](path)
     monkeypatch.undo()
@@ -120,7 +120,7 @@ def test_temporary_of_a_killed_process_is_no_output_and_is_swept_by_the_next_wri
         "    file.write(b'half'); file.flush(); print('ready', flush=True); time.sleep(60)\n"
     )
     path = tmp_path / "artifact"
-    root = Path(artifacts.__file__).parents[1]
+    root = Path(artifacts.__file__).parents[2]
     process = subprocess.Popen([sys.executable, "-c", code, str(path)], cwd=root, stdout=subprocess.PIPE)
     assert process.stdout is not None
     assert process.stdout.readline() == b"ready\n"

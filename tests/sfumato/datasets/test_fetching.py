@@ -160,7 +160,7 @@ def test_full_disk_is_one_sentence_and_leaves_nothing(
     def full(*_args: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(artifacts.os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(DataUnavailableError, match=r"No space left on device.*make room"):
         fetch_files("demo", [raw_file()], tmp_path, [], [fake_source(CONTENT, [])])
     assert left(tmp_path / "demo") == []
@@ -218,7 +218,7 @@ def test_after_kill_9_the_next_fetch_completes_and_cleans_up(tmp_path: Path) -> 
         "file = RawFile('rows', 4, 'md5:0')\n"
         "fetch_files('demo', [file], Path(sys.argv[1]), [], [Source('slow', get)])\n"
     )
-    root = Path(artifacts.__file__).parents[1]
+    root = Path(artifacts.__file__).parents[2]
     process = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], cwd=root, stdout=subprocess.PIPE)
     assert process.stdout is not None
     assert process.stdout.readline() == b"ready\n"
