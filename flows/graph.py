@@ -37,6 +37,7 @@ from flows.recovery import repair
 from flows.runner import StageRunner
 from flows.server import local_api
 from flows.timings import StageTiming, last_seconds, write_timings
+from sfumato.errors import SfumatoError
 
 _RETRY_SECONDS = [1.0, 5.0]
 _ARTIFACT_SECONDS = 2.0
@@ -269,6 +270,9 @@ def exit_status(action: Callable[[], object]) -> int:
     except (FlowError, StageFailedError, InterruptedStageError) as error:
         sys.stderr.write(f"{error}\n")
         return error.status
+    except SfumatoError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
     except KeyboardInterrupt:
         sys.stderr.write("interrupted; finished stages are kept, run again to go on.\n")
         return 130

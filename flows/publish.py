@@ -16,6 +16,7 @@ from typing import Any
 
 from flows.recovery import parse_lock, run_git
 from sfumato.artifacts import write_bytes, write_json
+from sfumato.params import read_yaml
 
 RESULTS = Path("results")
 _KINDS = ("metrics", "statements")
@@ -104,6 +105,7 @@ def _provenance(
         "uncommitted_changes": bool(changes.stdout.strip()) if changes is not None and known else None,
         "date": datetime.now(UTC).date().isoformat(),
         "dvc_lock_sha256": hashlib.sha256(lock).hexdigest(),
+        "params": read_yaml(workspace / "params.yaml"),
         "params_sha256": hashlib.sha256((workspace / "params.yaml").read_bytes()).hexdigest(),
         "profile": profile,
         "variant": variant,

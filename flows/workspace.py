@@ -23,6 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock, Timeout
+
 from flows.environment import RUNTIME
 from flows.errors import FlowError
 from flows.graph import GraphResult, add_arguments, exit_status, run_graph
@@ -63,11 +65,12 @@ class Request:
 
     @property
     def label(self) -> str:
-        """The profile's name; ``custom`` and a hash for overrides alone."""
-        if self.profile is not None:
-            return self.profile
-        text = repr(sorted((self.overrides or {}).items()))
-        return "custom-" + hashlib.sha256(text.encode()).hexdigest()[:8]
+        """The profile's name, ``custom`` without one, and a hash of the overrides if there are any."""
+        name = self.profile or "custom"
+        if not self.overrides:
+            return name
+        text = repr(sorted(self.overrides.items()))
+        return f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
     @property
     def command(self) -> str:
@@ -106,16 +109,30 @@ def run_request(request: Request) -> list[GraphResult]:
 
 def _run_variant(request: Request, variant: Variant, text: str, published: bool) -> GraphResult:
     """Run one variant and hand over what it finished, even when a later stage fails."""
+    place = request.root / WORKSPACES / request.label / variant.name
+    place.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(place.with_name(f".{variant.name}.lock"), timeout=0)
+    try:
+        with lock:
+            return _run_locked(request, variant, text, published, place)
+    except Timeout:
+        raise FlowError(
+            f"workspace {request.label}/{variant.name} is in use by another run; allowed is one at a time."
+        ) from None
+
+
+def _run_locked(request: Request, variant: Variant, text: str, published: bool, place: Path) -> GraphResult:
+    """As ``_run_variant``, with the workspace held for this run alone."""
     from flows.mirror import mirror_quietly
 
     sys.stdout.write(f"workspace {request.label}/{variant.name}\n")
-    folder = prepare(request.root, request.root / WORKSPACES / request.label / variant.name, text)
+    folder = prepare(request.root, place, text)
 
     def hand_over(failed: bool) -> None:
         if published and request.profile is not None and not request.overrides:
             publish(request.root, folder, request.profile, variant.name, request.command)
-        place = {"profile": request.label, "variant": variant.name}
-        mirror_quietly(folder, request.root, name="/".join(place.values()), failed=failed, tags=place)
+        tags = {"profile": request.label, "variant": variant.name}
+        mirror_quietly(folder, request.root, name="/".join(tags.values()), failed=failed, tags=tags)
 
     try:
         result = run_graph(folder, request.targets or variant.targets or None, request.workers)

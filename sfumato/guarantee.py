@@ -204,7 +204,8 @@ class PrivacyStatement:
         phases: what was released, in order.
         sampling_assumed: by the accountant; ``none`` claims no amplification and needs rates of 1.
         sampling_used: by the run.
-        empty_batches: how many steps had an empty batch and still released noise.
+        empty_batches: how many steps had an empty batch and still released noise; None where that is private
+            and was not counted.
         not_covered: what the guarantee leaves out, at least one text.
         tuning: the cost of tuning.
         mode: ``simulation`` or ``release``.
@@ -230,7 +231,7 @@ class PrivacyStatement:
     phases: tuple[Phase, ...]
     sampling_assumed: str
     sampling_used: str
-    empty_batches: int
+    empty_batches: int | None
     not_covered: tuple[str, ...]
     tuning: TuningCost
     mode: str
@@ -257,7 +258,8 @@ class PrivacyStatement:
         _need_choice("mode", self.mode, MODES)
         _need_choice("noise", self.noise, ("floating_point", "discrete"))
         _need_count("n", self.n, 1)
-        _need_count("empty_batches", self.empty_batches, 0)
+        if self.empty_batches is not None:
+            _need_count("empty_batches", self.empty_batches, 0)
         _need_number("delta", self.delta, 0.0, 1.0, open_low=True)
         for field in ("figures", "phases", "not_covered"):
             if not getattr(self, field):
@@ -271,7 +273,7 @@ class PrivacyStatement:
 
     def _check_claim(self) -> None:
         silent = [phase.name for phase in self.phases if phase.noise_multiplier == 0]
-        if self.empty_batches > sum(phase.steps for phase in self.phases):
+        if (self.empty_batches or 0) > sum(phase.steps for phase in self.phases):
             raise SfumatoError(
                 f"empty_batches is {self.empty_batches}; allowed is at most the number of steps."
             )

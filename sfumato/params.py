@@ -8,16 +8,25 @@ sfumato.errors.SfumatoError: params: privacy.mode is 'simulated'; allowed is 'si
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar, cast
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
+from sfumato.datasets.spec import get_spec
 from sfumato.errors import SfumatoError
+from sfumato.mistakes import first_mistake
 
 DatasetName = Literal["mnist", "fashion_mnist", "cifar10", "thyroid", "digits"]
 Method = Literal["tp_topk", "tp_rand", "on_topk", "on_rand", "dense"]
@@ -39,6 +48,21 @@ def _filled(values: tuple[Item, ...]) -> tuple[Item, ...]:
     return _distinct(values)
 
 
+def _written_whole(value: object) -> object:
+    if isinstance(value, float) and value.is_integer():
+        raise ValueError(
+            f"{int(value)}, since cells are named by the text and whole numbers have one spelling"
+        )
+    return value
+
+
+def _below_ledger(value: str) -> str:
+    parts = Path(value).parts
+    if len(parts) < 2 or parts[0] != "ledger" or ".." in parts:
+        raise ValueError("a file below the folder ledger/, which every workspace shares")
+    return value
+
+
 def _plain_text(value: str) -> str:
     if "\0" in value or not value.strip():
         raise ValueError("a path without NUL bytes that is not blank")
@@ -50,7 +74,9 @@ OpenUnit = Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)]
 Ratio = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1, le=10**9)]
 Steps = Annotated[int, Field(ge=1, le=10**6)]
-Epsilon = Annotated[float, Field(ge=0.01, le=200, allow_inf_nan=False)]
+Budget = Annotated[float, Field(ge=0.01, le=200, allow_inf_nan=False)]
+Epsilon = Annotated[Budget, BeforeValidator(_written_whole)]
+ClipNorm = Annotated[float, Field(ge=1e-6, le=1e6, allow_inf_nan=False)]
 Delta = Annotated[float, Field(ge=1e-12, lt=1, allow_inf_nan=False)]
 FolderPath = Annotated[str, AfterValidator(_plain_text)]
 Datasets = Annotated[tuple[DatasetName, ...], AfterValidator(_distinct)]
@@ -70,8 +96,8 @@ class Privacy(Section):
 
     mode: Literal["simulation", "release"]
     delta: Delta
-    budget_epsilon: Epsilon
-    ledger: FolderPath
+    budget_epsilon: Budget
+    ledger: Annotated[FolderPath, AfterValidator(_below_ledger)]
 
 
 class Data(Section):
@@ -86,6 +112,7 @@ class Grid(Section):
     """The cells of the topk system."""
 
     datasets: Annotated[Datasets, AfterValidator(_filled)]
+    references: Datasets
     methods: Annotated[Methods, AfterValidator(_filled)]
     epsilons: Annotated[Epsilons, AfterValidator(_filled)]
     seeds: Seeds | None
@@ -111,7 +138,7 @@ class Warmup(Section):
 
     steps: Steps
     budget_share: OpenUnit
-    clip_norm: Mapping[DatasetName, Positive]
+    clip_norm: Mapping[DatasetName, ClipNorm]
     learning_rate: Mapping[DatasetName, Positive]
 
 
@@ -132,7 +159,7 @@ class Train(Section):
     reselect_every: Steps
     reselect_memory: Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
     probe_examples: Count
-    clip_norm: Mapping[DatasetName, Mapping[Method, Positive]]
+    clip_norm: Mapping[DatasetName, Mapping[Method, ClipNorm]]
     learning_rate: Mapping[DatasetName, Mapping[AnyMethod, Positive]]
     tuning: Tuning
 
@@ -210,6 +237,15 @@ class TopK(Section):
         return self
 
     @model_validator(mode="after")
+    def _references_lie_in_the_grid(self) -> Self:
+        outside = [name for name in self.grid.references if name not in self.grid.datasets]
+        if outside:
+            raise ValueError(
+                f"topk.grid.references holds {outside[0]!r}; allowed is what topk.grid.datasets holds"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _attacks_lie_in_the_grid(self) -> Self:
         for step, section in (("audit", self.audit), ("membership", self.membership)):
             if not section.datasets:
@@ -256,64 +292,54 @@ class Params(Section):
             raise ValueError(
                 "topk.grid.seeds is null in simulation mode; allowed is a list of integers of at least 0"
             )
+        unprotected = {
+            "topk.grid.references": self.topk.grid.references,
+            "topk.audit.datasets": self.topk.audit.datasets,
+            "topk.membership.datasets": self.topk.membership.datasets,
+        }
+        for key, names in unprotected.items():
+            if self.privacy.mode == "release" and names:
+                raise ValueError(
+                    f"{key} is {list(names)} in release mode; allowed is [], since its fits are not charged to the book"
+                )
         return self
 
-
-def _listed(names: object) -> str:
-    return ", ".join(str(name) for name in cast("Any", names))
-
-
-def _fields_at(location: tuple[object, ...]) -> list[str]:
-    """Field names of the section at a location of a validation error."""
-    section: type[BaseModel] = Params
-    for part in location:
-        field = section.model_fields.get(str(part))
-        annotation = field.annotation if field else None
-        if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
-            break
-        section = annotation
-    return list(section.model_fields)
-
-
-def _allowed(kind: str, message: str, context: Mapping[str, object]) -> str:
-    if kind == "value_error":
-        return f"allowed is {context['error']}"
-    if kind == "literal_error":
-        return f"allowed is {context['expected']}"
-    text = re.sub(r", got .*$|, unable to parse.*$", "", message.removeprefix("Input should be "))
-    return f"allowed is {text if text.startswith(('a ', 'an ')) else 'a value ' + text}"
-
-
-def _sentence(error: ValidationError) -> str:
-    """The first mistake as one sentence: the key, the value, what is allowed."""
-    first = error.errors()[0]
-    location, kind = first["loc"], first["type"]
-    key = ".".join(str(part) for part in location)
-    if kind == "value_error" and not (location and not _is_section(first["input"])):
-        return f"{first['ctx']['error']}." if "ctx" in first else f"{first['msg']}."
-    if kind == "extra_forbidden":
-        return f"{key} is {_short(first['input'])}, an unknown key; allowed here are {_listed(_fields_at(location[:-1]))}."
-    if kind == "missing":
-        return f"{key} is missing; allowed are files that give all of {_listed(_fields_at(location[:-1]))}."
-    if key.endswith("[key]"):
-        key = key.removesuffix(".[key]")
-        return f"{key} is an unknown key; {_allowed(kind, first['msg'], first.get('ctx', {}))}."
-    if kind in ("model_type", "mapping_type", "dict_type"):
-        names = _fields_at(location)
-        keys = f" with the keys {_listed(names)}" if kind == "model_type" else ""
-        return f"{key or 'the file'} is {_short(first['input'])}; allowed is a mapping{keys}."
-    if kind == "tuple_type":
-        return f"{key} is {_short(first['input'])}; allowed is a list."
-    return f"{key} is {_short(first['input'])}; {_allowed(kind, first['msg'], first.get('ctx', {}))}."
-
-
-def _is_section(value: object) -> bool:
-    return isinstance(value, BaseModel | dict)
-
-
-def _short(value: object) -> str:
-    text = repr(list(cast("tuple[object, ...]", value)) if isinstance(value, tuple) else value)
-    return text if len(text) <= 80 else text[:77] + "..."
+    @model_validator(mode="after")
+    def _numbers_fit_the_declared_sizes(self) -> Self:
+        topk = self.topk
+        for name in topk.grid.datasets:
+            spec = get_spec(name)
+            limits = {
+                f"topk.sampling.expected_batch_size.{name}": (
+                    topk.sampling.expected_batch_size[name],
+                    spec.n_train,
+                ),
+                "topk.audit.canaries": (
+                    topk.audit.canaries if name in topk.audit.datasets else 0,
+                    spec.n_validation,
+                ),
+                "topk.membership.examples": (
+                    topk.membership.examples if name in topk.membership.datasets else 0,
+                    spec.n_train,
+                ),
+            }
+            for key, (value, limit) in limits.items():
+                if value > limit:
+                    raise ValueError(
+                        f"{key} is {value}; allowed is at most {limit}, a declared size of {name}"
+                    )
+            if self.privacy.delta * spec.n_train >= 1:
+                raise ValueError(
+                    f"privacy.delta is {self.privacy.delta}; allowed is a number below 1 / {spec.n_train}, the "
+                    f"declared size of {name}"
+                )
+            pixels = {"cnn28": (28, 28), "cnn32": (32, 32)}.get(topk.model[name])
+            if pixels is not None and tuple(spec.example_shape[1:]) != pixels:
+                raise ValueError(
+                    f"topk.model.{name} is {topk.model[name]!r} for examples of shape {spec.example_shape}; allowed "
+                    "is an architecture for that shape, or 'mlp'"
+                )
+        return self
 
 
 def _frozen(value: object) -> object:
@@ -337,7 +363,7 @@ def parse(values: object, source: str = "params") -> Params:
     try:
         return Params.model_validate(_frozen(values))
     except ValidationError as error:
-        raise SfumatoError(f"{source}: {_sentence(error)}") from None
+        raise SfumatoError(f"{source}: {first_mistake(error, Params)}") from None
     except RecursionError:
         raise SfumatoError(f"{source} is nested too deeply; allowed are the keys of params.yaml.") from None
 

@@ -160,7 +160,11 @@ def render(statement: PrivacyStatement, claim: str | None, bounds: Sequence[tupl
                 if amplified and claim is not None
                 else "no amplification is claimed. "
             )
-            + f"{statement.empty_batches} of {statement.steps} batches were empty and still released noise.",
+            + (
+                "Empty batches release noise too; how many there were is private and was not counted."
+                if statement.empty_batches is None
+                else f"{statement.empty_batches} of {statement.steps} batches were empty and still released noise."
+            ),
         ),
         wrapped("Not covered", "; ".join(text.rstrip(".") for text in statement.not_covered) + "."),
         wrapped("Cost of tuning", _tuning(statement)),

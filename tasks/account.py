@@ -22,14 +22,15 @@ def topk(call: command.Call) -> None:
     folder = call.root / "data/statements/topk" / f"{dataset}-{text}"
     priced: dict[str, Any] = {}
     found = []
-    for method in (*call.params.topk.grid.methods, "non_private"):
+    reference = ("non_private",) if dataset in call.params.topk.grid.references else ()
+    for method in (*call.params.topk.grid.methods, *reference):
         private = method != "non_private"
         path = call.root / "data/events/topk/train" / f"{dataset}-{method}-{text if private else 'inf'}.json"
         recorded = artifacts.read_json(path)
         audit = _audit_bound(call, dataset, method, text)
         calibrated = topk_cells.calibrated_of(call, method)
         for label, events in recorded["seeds"].items():
-            ledger = EventLedger.from_json(events, recorded["empty_batches"].get(label, 0))
+            ledger = EventLedger.from_json(events, recorded["empty_batches"].get(label) or 0)
             key = json.dumps(events, sort_keys=True)
             if key not in priced:
                 priced[key] = price_of(ledger, recorded["delta"])

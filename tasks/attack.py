@@ -30,8 +30,11 @@ def _loss_threshold(call: command.Call) -> None:
     from sfumato import artifacts, records
     from tasks import data_cells, topk_cells
 
-    epsilon = call.options["epsilon"]
-    models = [(method, epsilon) for method in call.params.topk.grid.methods] + [("non_private", "inf")]
+    epsilon = command.required(call.options, "epsilon")
+    grid = call.params.topk.grid
+    models = [(method, epsilon) for method in grid.methods]
+    if data_cells.dataset_name(call) in grid.references:
+        models.append(("non_private", "inf"))
     data = _examples(call)
     problem = topk_cells.problem_of(call, data[2])
     found, rows = [], []
@@ -158,6 +161,10 @@ def _lira(call: command.Call) -> None:
     from sfumato.rng import Streams
 
     setting = call.params.topk.membership
+    for name in LEVELS:
+        command.required(call.options, name)
+    if not setting.blocks:
+        raise SfumatoError("topk.membership.blocks is []; allowed for this attack is at least one block.")
     folder = call.root / "data/models/topk/shadow" / call.cell
     blocks = [artifacts.read_npz(_block(folder, block)) for block in setting.blocks]
     confidences = np.concatenate([block["confidences"] for block in blocks])

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import sfumato
 from sfumato import artifacts
 from sfumato.errors import SfumatoError
 from sfumato.topk.state import State
@@ -21,18 +24,30 @@ from tasks.command import Call
 
 
 def run_key(call: Call, step: str, inputs: Sequence[Path]) -> str:
-    """The hash of everything that a step's result depends on, but for the code.
+    """The hash of everything that a step's result depends on: call, parameters, input files and code.
 
     Args:
         call: the call.
         step: the step's name.
         inputs: files that it reads.
     """
-    digest = hashlib.sha256()
+    digest = hashlib.sha256(code_hash().encode())
     plain = call.params.model_dump(mode="json")
+    for key in ("budget_epsilon", "ledger"):  # they change no result: a run goes on under a larger budget
+        del plain["privacy"][key]
+    del plain["data"]["search_dirs"]
     digest.update(json.dumps([step, call.system, dict(call.options), plain], sort_keys=True).encode())
     for path in inputs:
         digest.update(file_hash(path).encode())
+    return digest.hexdigest()
+
+
+def code_hash() -> str:
+    """SHA-256 over the source of the library and the steps."""
+    digest = hashlib.sha256()
+    for package in (Path(sfumato.__file__).parent, Path(__file__).parent):
+        for path in sorted(package.rglob("*.py")):
+            digest.update(path.relative_to(package).as_posix().encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()
 
 
@@ -82,6 +97,17 @@ class Checkpoints:
         except SfumatoError:
             return None
 
+    def seal(self) -> None:
+        """Note that outputs are about to be written: from here on these states must not be drawn anew."""
+        artifacts.write_json(self.folder / "sealed.json", {"sealed": True})
+
+    def must_start_anew(self, names: Sequence[str]) -> bool:
+        """Whether outputs may have been written from states that are lost or damaged now."""
+        return (self.folder / "sealed.json").exists() and any(self.load(name) is None for name in names)
+
     def clear(self) -> None:
-        """Remove them, once the outputs are written."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+        """Remove them all at one stroke, once the outputs are written."""
+        away = self.folder.with_name(f".{self.folder.name}.{os.getpid()}.tmp")
+        with suppress(FileNotFoundError):
+            self.folder.rename(away)
+        shutil.rmtree(away, ignore_errors=True)

@@ -10,6 +10,9 @@ from sfumato.errors import SfumatoError
 from sfumato.params import DatasetName
 from tasks.command import Call, required
 
+RELEASE = "release"
+"""The label of the one unseeded fit of release mode."""
+
 
 def dataset_name(call: Call) -> DatasetName:
     """The cell's data set, checked."""

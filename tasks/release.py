@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 
 from dp_accounting import DpEvent
 
 from sfumato import artifacts
 from sfumato.ledger import EventLedger, ReleaseBook
-from tasks.checkpoints import file_hash
+from tasks.checkpoints import Checkpoints
 from tasks.command import Call
+from tasks.data_cells import RELEASE
 
 
-def charge(call: Call, checkpoints: Path, prepared: Path, events: Sequence[DpEvent]) -> None:
+def charge(call: Call, checkpoints: Checkpoints, events: Sequence[DpEvent]) -> None:
     """In release mode charge the whole plan of this stage; in simulation do nothing.
 
     The run's key is drawn once and kept beside its checkpoints until the outputs are written, so an aborted
-    run that goes on is charged once, and a new run of a finished stage is a new release.
+    run that goes on is charged once, and a new run of a finished stage is a new release. The budget belongs to
+    the data set's name: another target or another copy of the same rows are the same people.
 
     Args:
         call: the call.
-        checkpoints: the folder of this run's checkpoints.
-        prepared: the private data, whose hash the budget belongs to.
+        checkpoints: this run's checkpoints.
         events: the stage's intended events.
 
     Raises:
@@ -34,14 +35,16 @@ def charge(call: Call, checkpoints: Path, prepared: Path, events: Sequence[DpEve
     privacy = call.params.privacy
     if privacy.mode != "release":
         return
-    key_file = checkpoints / "release_key.json"
+    if checkpoints.must_start_anew([RELEASE]):
+        checkpoints.clear()
+    key_file = checkpoints.folder / "release_key.json"
     if not key_file.exists():
         artifacts.write_json(key_file, {"run_key": f"{call.system}-{call.cell}-{secrets.token_hex(8)}"})
     plan = EventLedger()
     for event in events:
         plan.record(event)
     ReleaseBook(call.root / privacy.ledger).charge(
-        dataset_hash=file_hash(prepared),
+        dataset_hash=hashlib.sha256(call.options["dataset"].encode()).hexdigest(),
         unit="training example",
         neighboring_relation="add_or_remove_one",
         epsilon=privacy.budget_epsilon,

@@ -103,6 +103,7 @@ def _results(call: command.Call, values: Any) -> Iterator[Run]:
     """The committed runs, ``results/<profile>/<system>/<variant>/``."""
     from sfumato import artifacts
     from sfumato.report import run_of
+    from sfumato.report.study import settings_of
 
     folder = call.root / "results"
     for variant in sorted(path for path in folder.glob("*/*/*") if path.is_dir()):
@@ -110,7 +111,8 @@ def _results(call: command.Call, values: Any) -> Iterator[Run]:
         documents = [document for _path, document in _documents(variant)]
         origin = variant / "provenance.json"
         provenance = artifacts.read_json(origin) if origin.is_file() else {}
-        settings = _base_settings(call.root, values, profile)
+        recorded = "params" in provenance  # what that run really used; today's files may have moved on
+        settings = settings_of(provenance) if recorded else _base_settings(call.root, values, profile)
         if documents:
             yield run_of(profile, system, name, documents, provenance, settings=settings)
 

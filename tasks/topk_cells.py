@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -19,9 +20,7 @@ from sfumato.topk.probe import Probe
 from sfumato.topk.state import State
 from sfumato.topk.training import Problem
 from tasks.command import Call, number, progress, required
-from tasks.data_cells import dataset_name
-
-RELEASE = "release"
+from tasks.data_cells import RELEASE, dataset_name
 
 
 def method_name(call: Call) -> Method:
@@ -35,26 +34,50 @@ def method_name(call: Call) -> Method:
 def plan_of(call: Call, method: Method) -> TwoPhasePlan:
     """The plan of a method on the cell's data set."""
     topk, name = call.params.topk, dataset_name(call)
-    clips = topk.train.clip_norm[name]
-    fallback = clips[next(iter(clips))]
+    clips, rates = topk.train.clip_norm.get(name, {}), topk.train.learning_rate.get(name, {})
+    missing = (
+        "clip_norm"
+        if method not in ("non_private", *clips)
+        else "learning_rate"
+        if method not in rates
+        else None
+    )
+    if missing:
+        raise SfumatoError(
+            f"topk.train.{missing}.{name} has no entry for {method!r}; allowed is a method that has one."
+        )
+    clip_norm = 1.0 if method == "non_private" else clips[method]  # without privacy nothing is clipped
+    return replace(
+        _common_plan(call), method=method, clip_norm_train=clip_norm, learning_rate_train=rates[method]
+    )
+
+
+def _common_plan(call: Call) -> TwoPhasePlan:
+    """What the plans of all methods on the cell's data set share; clip norm and rate of the second phase are left."""
+    topk, name = call.params.topk, dataset_name(call)
+    if name not in topk.warmup.clip_norm or name not in topk.warmup.learning_rate:
+        raise SfumatoError(f"topk.warmup has no entry for {name!r}; allowed is a data set that has one.")
     return TwoPhasePlan(
         active_ratio=topk.train.active_ratio,
         warmup_budget_share=topk.warmup.budget_share,
         clip_norm_warmup=topk.warmup.clip_norm[name],
-        clip_norm_train=fallback if method == "non_private" else clips[method],
         expected_batch_size=topk.sampling.expected_batch_size[name],
         warmup_steps=topk.warmup.steps,
         train_steps=topk.train.steps,
         learning_rate_warmup=topk.warmup.learning_rate[name],
-        learning_rate_train=topk.train.learning_rate[name][method],
         optimizer=topk.optimizer.name,
         momentum=topk.optimizer.momentum,
         score=topk.train.score,
         support=topk.train.support,
         reselect_every=topk.train.reselect_every,
         reselect_memory=topk.train.reselect_memory,
-        method=method,
     )
+
+
+def calibrated_warmup_of(call: Call) -> CalibratedPlan:
+    """The plan whose first phase is the warm-up; its noise does not depend on the second phase."""
+    n = datasets.SPECS[dataset_name(call)].n_train
+    return _common_plan(call).calibrate(number(call.options, "epsilon"), call.params.privacy.delta, n)
 
 
 def calibrated_of(call: Call, method: Method) -> CalibratedPlan:
@@ -88,15 +111,17 @@ def problem_of(call: Call, data: datasets.Dataset) -> Problem:
     name, topk = dataset_name(call), call.params.topk
     spec = datasets.SPECS[name]
     module = build(topk.model[name], spec.example_shape, spec.classes, Streams(0).stream("shape"))
-    probe = min(topk.train.probe_examples, len(data.validation.y))
+    count = min(topk.train.probe_examples, len(data.validation.y))
+    probe = Probe(
+        torch.from_numpy(data.inputs("validation")[:count]), torch.from_numpy(data.validation.y[:count])
+    )
+    release = call.params.privacy.mode == "release"  # there, nothing un-noised is kept beside the model
     return Problem(
         module,
         torch.from_numpy(data.inputs("train")),
         torch.from_numpy(data.train.y),
         engine=get_engine(topk.optimizer.engine, micro_batch=topk.optimizer.micro_batch),
-        probe=Probe(
-            torch.from_numpy(data.inputs("validation")[:probe]), torch.from_numpy(data.validation.y[:probe])
-        ),
+        probe=None if release else probe,
     )
 
 

@@ -28,7 +28,7 @@ def topk(call: command.Call) -> None:
     key = run_key(call, "train", [prepared, *([warm_path] if warm_path else [])])
     checkpoints = Checkpoints.of(call.root, key)
     if method != "non_private":
-        release.charge(call, checkpoints.folder, prepared, calibrated.events[1:] or calibrated.events)
+        release.charge(call, checkpoints, calibrated.events[1:] or calibrated.events)
     tensors: dict[str, Any] = {}
     events: dict[str, Any] = {"seeds": {}, "empty_batches": {}}
     found, rows = [], []
@@ -47,7 +47,7 @@ def topk(call: command.Call) -> None:
         }
         tensors[f"seed{label}/support"] = state.support.indices
         events["seeds"][label] = state.ledger.to_json()
-        events["empty_batches"][label] = state.ledger.empty_batches
+        events["empty_batches"][label] = values["empty_batches"]
         rows += [[label, *(row[name] for name in CURVE_COLUMNS)] for row in state.curve.to_rows()]
     document = records.to_document(
         "topk", "train", ["dataset", "method", "epsilon", "seed"], found, TOLERANCES
@@ -55,6 +55,7 @@ def topk(call: command.Call) -> None:
     shapes = json.dumps(
         [[name, list(shape)] for name, shape in zip(layout.names, layout.shapes, strict=True)]
     )
+    checkpoints.seal()
     artifacts.write_tensors(call.path("models", "train", ".safetensors"), tensors, {"layout": shapes})
     artifacts.write_json(call.path("events", "train", ".json"), _events_document(call, calibrated, events))
     artifacts.write_csv(call.path("plots", "train", ".csv"), ["seed", *CURVE_COLUMNS], rows)
@@ -108,6 +109,8 @@ def _fit(
         "dimension": state.support.d,
         "empty_batches": state.ledger.empty_batches,
     }
+    if streams.mode == "release":
+        values |= {"empty_batches": None, "empty_batches_reason": "private, and not counted in release mode"}
     return state, values
 
 

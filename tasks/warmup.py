@@ -16,11 +16,11 @@ def topk(call: command.Call) -> None:
 
     prepared = data_cells.prepared_path(call)
     problem = topk_cells.problem_of(call, datasets.load(prepared))
-    calibrated = topk_cells.calibrated_of(call, "tp_topk")
+    calibrated = topk_cells.calibrated_warmup_of(call)
     phase = calibrated.phases[0]
     key = run_key(call, "warmup", [prepared])
     checkpoints = Checkpoints.of(call.root, key)
-    release.charge(call, checkpoints.folder, prepared, calibrated.events[:1])
+    release.charge(call, checkpoints, calibrated.events[:1])
     tensors, metadata, found = {}, {}, []
     for label, streams in topk_cells.streams_of(call).items():
         topk_cells.start_weights(problem, streams)
@@ -42,12 +42,13 @@ def topk(call: command.Call) -> None:
         values: dict[str, records.Value] = {
             "steps": state.step,
             "noise_multiplier": float(phase.noise_multiplier or 0.0),
-            "validation_accuracy": last.held_out_accuracy,
-            "validation_loss": last.held_out_loss,
         }
+        if last.held_out_loss is not None:
+            values |= {"validation_accuracy": last.held_out_accuracy, "validation_loss": last.held_out_loss}
         found.append(records.Record(levels, values))
     tolerances = {"validation_accuracy": 0.05, "validation_loss": 0.1, "noise_multiplier": 1e-4}
     document = records.to_document("topk", "warmup", ["dataset", "epsilon", "seed"], found, tolerances)
+    checkpoints.seal()
     artifacts.write_tensors(call.path("models", "warmup", ".safetensors"), tensors, metadata)
     artifacts.write_json(call.path("metrics", "warmup", ".json"), document)
     checkpoints.clear()

@@ -11,7 +11,7 @@ The rules:
 * A claim of direction compares two methods on the same seeds. It holds if the whole 95 % Student t interval of
   the paired difference lies on the claimed side. It does not hold if the interval lies on the other side or
   includes zero; in the second case the text says that no difference was seen.
-* A claim of size holds if the interval lies above zero and reaches the claimed size.
+* A claim of size holds if the interval lies above zero and reaches the claimed size, without being wider than it.
 * A claim of closeness holds if the whole interval lies within the stated distance of zero.
 * A claim of identity holds if every value meets it.
 * Without data, or with fewer than two seeds where an interval is needed, it is not tested.
@@ -213,13 +213,18 @@ def judge_positive(mean: MeanInterval) -> Judgement:
 
 
 def judge_size(mean: MeanInterval, claimed_points: float) -> Judgement:
-    """The rule of size: above zero, and the interval reaches the claimed number of points.
+    """The rule of size: above zero, the interval reaches the claimed size, and is no wider than that size.
 
     >>> judge_size(MeanInterval(0.02, 0.01, 3), 9.2).measured
     '+2.00 points (95 % interval +1.00 to +3.00, 3 seeds); the direction was seen, not the size of +9.20'
     """
     found = judge_positive(mean)
-    if found.verdict != "holds" or found.interval is None or found.interval[1] >= claimed_points:
+    if found.verdict != "holds" or found.interval is None:
+        return found
+    if found.interval[1] - found.interval[0] > claimed_points:
+        text = f"{found.measured}; the interval is too wide to tell a size of {signed(claimed_points)}"
+        return Judgement(text, "does not hold", found.value, found.interval, found.unit)
+    if found.interval[1] >= claimed_points:
         return found
     text = f"{found.measured}; the direction was seen, not the size of {signed(claimed_points)}"
     return Judgement(text, "does not hold", found.value, found.interval, found.unit)

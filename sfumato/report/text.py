@@ -166,7 +166,7 @@ def claims_markdown(findings: Sequence[Finding]) -> str:
         "(data set, ε, profile), what was measured, and the verdict by a rule that was fixed beforehand.\n\n"
         "* Direction: holds if the whole 95 % Student t interval of the difference, paired over seeds, lies on the "
         "claimed side. Otherwise it does not hold; where the interval includes zero, no difference was seen.\n"
-        "* Size: holds if the interval lies above zero and reaches the claimed size.\n"
+        "* Size: holds if the interval lies above zero and reaches the claimed size, without being wider than it.\n"
         "* Closeness: holds if the whole interval lies within the stated distance.\n"
         "* Not tested: no records, or a single seed where an interval is needed.\n\n"
         "Intervals cover the randomness of the seeds, not of the data set, and are not corrected for the number of claims. "

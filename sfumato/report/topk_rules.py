@@ -269,16 +269,20 @@ def audit_below(runs: Sequence[Run]) -> Iterator[Outcome]:
         for dataset, epsilon in _cells(run, "audit"):
             records = run.select("audit", dataset=dataset, epsilon=epsilon)
             bounds = [
-                (float(bound), record.levels)
+                (float(bound), record)
                 for record in records
                 if isinstance(bound := record.values.get("epsilon_lower"), int | float)
             ]
             if bounds:
-                bound, levels = max(bounds, key=lambda entry: entry[0])
+                bound, best = max(bounds, key=lambda entry: entry[0])
+                levels, single = best.levels, float(best.values.get("confidence") or 0.0)
+                confidence = max(
+                    0.0, 1.0 - len(bounds) * (1.0 - single)
+                )  # the largest of several (Bonferroni)
                 claimed = float(epsilon)
                 crossed = bound > claimed
                 text = f"largest lower bound {number(bound)} ({method(levels.get('method', '')).label}, "
-                text += f"{levels.get('space', '?')} space, 95 % confidence), claimed {number(claimed)}"
+                text += f"{levels.get('space', '?')} space, {100 * confidence:g} % confidence), claimed {number(claimed)}"
                 text += "; the claim is refuted" if crossed else "; not refuted"
                 verdict = "does not hold" if crossed else "holds"
                 yield Outcome(dataset, epsilon, Judgement(text, verdict, bound, None, "ε"), run)

@@ -73,18 +73,19 @@ def diagnose(
         streams: draws the pairs of the ranking figures.
     """
     plan = calibrated.plan
-    if problem.probe is None or not plan.two_phases:
+    probe = problem.probe
+    if probe is None or not plan.two_phases:
         return None
     layout = ParameterLayout.of(problem.module)
     layout.load(problem.module, warm.parameters)
     warmup, train = calibrated.phases
-    gradient = (
-        mean_clipped_gradient(
-            problem.module, problem.loss, problem.engine, problem.probe, layout, train.clip_norm
+    gradients = {
+        clip_norm: mean_clipped_gradient(
+            problem.module, problem.loss, problem.engine, probe, layout, clip_norm
         )
-        .double()
-        .numpy()
-    )
+        for clip_norm in {train.clip_norm, warmup.clip_norm}
+    }
+    gradient = gradients[train.clip_norm].double().numpy()
     total = float((gradient**2).sum())
     kept = float((gradient[support.indices.numpy()] ** 2).sum())
     noise = calibrated.noise_std(train)
@@ -96,8 +97,9 @@ def diagnose(
             [stream.integers(0, support.k, PAIRS), stream.integers(0, layout.size - support.k, PAIRS)], axis=1
         )
         scores = warm.scores.mean_square().numpy()
+        ranked = gradients[warmup.clip_norm].double().numpy()  # the scores saw gradients clipped to this norm
         ranking = ranking_quality(
-            scores, gradient, support.indices.numpy(), calibrated.noise_std(warmup), plan.warmup_steps, pairs
+            scores, ranked, support.indices.numpy(), calibrated.noise_std(warmup), plan.warmup_steps, pairs
         )
     return Diagnostics(
         kept / total if total > 0 else 0.0,

@@ -68,13 +68,13 @@ def privacy_statement(
         phases=tuple(_phase(calibrated, index) for index in range(len(calibrated.phases))),
         sampling_assumed="poisson",
         sampling_used="poisson",
-        empty_batches=ledger.empty_batches,
+        empty_batches=ledger.empty_batches if mode == "simulation" else None,
         not_covered=NOT_COVERED,
         tuning=tuning,
         mode=mode,
         audit=audit,
         target_epsilon=calibrated.epsilon,
-        notes=_notes(calibrated, mode),
+        notes=_notes(calibrated),
     )
 
 
@@ -119,11 +119,9 @@ def _phase(calibrated: CalibratedPlan, index: int) -> Phase:
     )
 
 
-def _notes(calibrated: CalibratedPlan, mode: str) -> tuple[str, ...]:
+def _notes(calibrated: CalibratedPlan) -> tuple[str, ...]:
     plan = calibrated.plan
     notes = [f"the divisor of every step is the public expected batch size {plan.expected_batch_size}"]
-    if mode == "release":
-        notes.append("empty batches release noise too; how many there were is private and was not counted")
     if plan.two_phases:
         notes.append(
             f"the support holds {plan.active_ratio:g} of the coordinates ({plan.support}, score {plan.score}); choosing "

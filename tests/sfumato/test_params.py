@@ -66,7 +66,19 @@ def test_the_default_parameters_and_every_profile_are_valid() -> None:
         ),
         ("topk.grid.datasets", "mnist", "topk.grid.datasets is 'mnist'; allowed is a list."),
         ("topk.grid.datasets", [], "allowed is a list with at least one entry."),
-        ("topk.grid.epsilons", [1, 1.0], "allowed is a list without repeated entries."),
+        ("topk.grid.epsilons", [1, 1], "allowed is a list without repeated entries."),
+        ("topk.grid.epsilons", [3.0], "allowed is 3, since cells are named by the text"),
+        ("topk.grid.references", ["digits"], "topk.grid.references holds 'digits'"),
+        ("privacy.ledger", "books/r.jsonl", "allowed is a file below the folder ledger/"),
+        ("privacy.ledger", "ledger/../r.jsonl", "allowed is a file below the folder ledger/"),
+        ("privacy.delta", 0.5, "privacy.delta is 0.5; allowed is a number below 1 / 55000"),
+        (
+            "topk.sampling.expected_batch_size.mnist",
+            60000,
+            "allowed is at most 55000, a declared size of mnist",
+        ),
+        ("topk.audit.canaries", 10**6, "allowed is at most 5000, a declared size of mnist"),
+        ("topk.model.mnist", "cnn32", "topk.model.mnist is 'cnn32' for examples of shape (1, 28, 28)"),
         ("topk.grid.epsilons", ["1"], "topk.grid.epsilons.0 is '1'; allowed is a valid number."),
         ("topk.grid.epsilons", [True], "topk.grid.epsilons.0 is True; allowed is a valid number."),
         ("topk.grid.epsilons", [float("nan")], "topk.grid.epsilons.0 is nan; allowed is a"),
@@ -77,10 +89,10 @@ def test_the_default_parameters_and_every_profile_are_valid() -> None:
         (
             "topk.grid.sedes",
             [0],
-            "topk.grid.sedes is [0], an unknown key; allowed here are datasets, methods",
+            "topk.grid.sedes is [0], an unknown key; allowed here are datasets, references, methods",
         ),
         ("topk.train.clip_norm.mnist.tp_topk", float("inf"), "topk.train.clip_norm.mnist.tp_topk is inf"),
-        ("topk.train.clip_norm.mnist.tp_topk", 0, "allowed is a value greater than 0."),
+        ("topk.train.clip_norm.mnist.tp_topk", 0, "allowed is a value greater than or equal to 0.000001."),
         ("topk.train.clip_norm.mnist.tp_top", 1.0, "topk.train.clip_norm.mnist.tp_top is an unknown key"),
         ("topk.model.mnist", "resnet", "topk.model.mnist is 'resnet'; allowed is 'cnn28', 'cnn32' or 'mlp'."),
         (
@@ -175,7 +187,13 @@ def test_repeated_keys_and_missing_files_are_refused(tmp_path: Path) -> None:
 
 
 def test_release_mode_takes_no_seeds() -> None:
-    changed = merged(BASE, {"privacy": {"mode": "release"}, "topk": {"grid": {"seeds": None}}})
+    changed = merged(
+        BASE,
+        {
+            "privacy": {"mode": "release"},
+            "topk": {"grid": {"seeds": None, "references": []}, "audit": {"datasets": []}},
+        },
+    )
     assert parse(changed).topk.grid.seeds is None
 
 
@@ -183,3 +201,13 @@ def test_parameters_are_frozen() -> None:
     params = parse(BASE)
     with pytest.raises(ValueError, match="frozen"):
         params.privacy.delta = 0.1  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("key", ["topk.grid.references", "topk.audit.datasets"])
+def test_release_mode_refuses_fits_that_the_book_does_not_see(key: str) -> None:
+    quiet = {"grid": {"seeds": None, "references": []}, "audit": {"datasets": []}}
+    changed: Any = merged(BASE, {"privacy": {"mode": "release"}, "topk": quiet})
+    section, name = key.split(".")[1:]
+    changed["topk"][section][name] = ["mnist"]
+    with pytest.raises(SfumatoError, match=f"{key} is .*not charged"):
+        parse(changed)

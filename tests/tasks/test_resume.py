@@ -17,7 +17,13 @@ from tasks.command import Call
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = {
     "topk": {
-        "grid": {"datasets": ["digits"], "methods": ["tp_topk"], "epsilons": [3], "seeds": [0, 1]},
+        "grid": {
+            "datasets": ["digits"],
+            "references": [],
+            "methods": ["tp_topk"],
+            "epsilons": [3],
+            "seeds": [0, 1],
+        },
         "warmup": {"steps": 4},
         "train": {"steps": 8, "probe_examples": 32},
         "audit": {"datasets": []},
