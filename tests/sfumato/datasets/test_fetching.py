@@ -113,7 +113,9 @@ def test_damaged_raw_file_is_replaced(tmp_path: Path, damage: bytes) -> None:
     assert verified_path("demo", raw_file(), tmp_path).read_bytes() == CONTENT
 
 
-@pytest.mark.parametrize("damage", [b"wrong", gzip.compress(CONTENT)[:-9], b"X" + CONTENT[1:]])
+@pytest.mark.parametrize(
+    "damage", [b"wrong", gzip.compress(CONTENT)[:-9], b"X" + CONTENT[1:]], ids=["short", "cut", "changed"]
+)
 @pytest.mark.parametrize("ending", ["", ".gz"])
 def test_wrong_content_is_never_installed(tmp_path: Path, damage: bytes, ending: str) -> None:
     user = tmp_path / "user"
