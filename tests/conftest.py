@@ -1,4 +1,13 @@
+"""One thread of arithmetic per worker, as the steps have it; and the toy repository that the flows' tests share."""
+
 from __future__ import annotations
+
+import os
+
+for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ[_name] = (
+        "1"  # before numpy or torch loads: two threads on two busy cores are many times slower
+    )
 
 from pathlib import Path
 

@@ -22,6 +22,7 @@ def snapshot(root: Path) -> dict[str, bytes]:
     }
 
 
+@pytest.mark.slow
 def test_profile_runs_every_variant_and_publishes_its_figures(repository: Path, server: str) -> None:
     before = snapshot(repository)
     first = run_request(Request(repository, "tiny", targets=["topk-account"]))

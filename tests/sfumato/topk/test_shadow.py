@@ -43,8 +43,8 @@ def test_lira_finds_the_members_of_an_overfitted_model() -> None:
     plan = TwoPhasePlan(
         method="non_private",
         expected_batch_size=40,
-        warmup_steps=100,
-        train_steps=300,
+        warmup_steps=50,
+        train_steps=200,
         learning_rate_train=0.1,
     ).calibrate(None, 1e-5, 100)
     members = np.stack([shadow_members(8, 100, model, Streams(0)) for model in range(8)])
