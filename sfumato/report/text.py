@@ -84,7 +84,8 @@ def summary(profile: str, rows: Sequence[MethodRow], findings: Sequence[Finding]
     )
     return (
         f"TP-TopK, profile {profile}: test accuracy over {seeds} seeds with its 95 % interval, and the loss-threshold\n"
-        "membership attack (AUC 0.5 and TPR 1 % are what guessing gives). ε audited: a lower bound, 95 % confidence.\n\n"
+        "membership attack (AUC 0.5 and TPR 1 % are what guessing gives). ε audited: the larger of\n"
+        "the lower bounds of two kinds of canaries, each at the audit's confidence.\n\n"
         f"{body}\n"
         f"Claims put to the test by this run: {counts['holds']} hold, {counts['does not hold']} do not.\n\n"
         "Where to look\n"
@@ -128,7 +129,7 @@ def readme_table(profile: str, rows: Sequence[MethodRow], seconds: Mapping[str, 
     text = (
         f"Profile `{profile}`, {seeds} seeds. Accuracy: mean ± half of the 95 % Student t interval over the seeds. Attack: "
         "loss-threshold membership inference (0.5 and 1 % are what guessing gives). ε audited: lower bound of a one-run "
-        "audit, 95 % confidence, on a separate fit with canaries."
+        "audit (the larger of two kinds of canaries, each at the audit's confidence), on a separate fit."
     )
     if timed:
         total = sum(seconds.values()) / 60
