@@ -103,6 +103,7 @@ def system_targets(system: str, names: Sequence[str]) -> list[str]:
 def load_tools() -> None:
     """Import what a job needs later and what takes long to import."""
     import dvc.repo  # pyright: ignore[reportUnusedImport]  # noqa: F401
+    import mlflow.store.tracking.sqlalchemy_store  # pyright: ignore[reportUnusedImport]  # noqa: F401
 
 
 @contextmanager

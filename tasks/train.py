@@ -98,7 +98,7 @@ def _fit(
     values: dict[str, Any] = {}
     if warm_path:
         support = first_support(problem, calibrated, streams, start)
-        diagnostics = diagnose(problem, calibrated, start, support, streams)
+        diagnostics = diagnose(problem, calibrated, start, support, streams, calibrated.dense_noise_std())
         values |= diagnostics.to_values() if diagnostics else {}
     observe = topk_cells.observer(call, label, total, lambda state: checkpoints.save(label, state))
     state = run(problem, calibrated, streams, checkpoints.load(label) or start, observer=observe)

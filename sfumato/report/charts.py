@@ -184,10 +184,11 @@ def energy_chart(rows: Sequence[EnergyRow], name: str) -> str:
                 ends = max(kept.mean - kept.half_width, 0), min(kept.mean + kept.half_width, 1)
                 left.plot(ends, [place, place], color=INK, lw=1.0)
             left.plot([row.share_active] * 2, [place - 0.38, place + 0.38], color=INK, lw=1.4)
-            if row.dropped > 0 and row.saved > 0:
-                tone = look.colour if row.dropped < row.saved else ALERT
-                right.plot([row.dropped, row.saved], [place, place], color=tone, lw=1.2, zorder=2)
+            tone = look.colour if row.dropped < row.saved else ALERT
+            if row.dropped > 0:
                 right.plot([row.dropped], [place], ls="", marker="o", color=tone, ms=5.5, zorder=3)
+            if row.dropped > 0 and row.saved > 0:
+                right.plot([row.dropped, row.saved], [place, place], color=tone, lw=1.2, zorder=2)
                 right.plot(
                     [row.saved], [place], ls="", marker="o", mfc=PAPER, mec=tone, mew=1.4, ms=5.5, zorder=3
                 )
@@ -200,7 +201,7 @@ def energy_chart(rows: Sequence[EnergyRow], name: str) -> str:
         label_axis(left.xaxis, whole)
         left.set_title("Gradient energy kept (black mark: k/d, what chance keeps)", fontsize=8.5)
         right.set_title("Energy dropped ● against noise energy saved ○, per step", fontsize=8.5)
-        if any(row.dropped > 0 and row.saved > 0 for row in rows):
+        if any(row.dropped > 0 for row in rows):
             _log_axis(right)
         for ax in (left, right):
             ax.grid(axis="y", visible=False)

@@ -269,12 +269,18 @@ def _energy(run: Run) -> dict[str, Any] | None:
             "dropped": number(row.dropped),
             "active": number(row.noise_active),
             "dense": number(row.noise_dense),
+            "dense_budget": number(row.noise_dense_budget),
             "saved": number(row.saved),
-            "says": f"pays, {row.beneficial} of {row.seeds} seeds" if row.beneficial else "does not pay",
+            "says": _answer(row.beneficial, row.seeds),
+            "says_at_equal_budget": _answer(row.beneficial_at_equal_budget, row.seeds),
         }
         for row in rows
     ]
     return {"chart": inline(charts.energy_chart(rows, "energy")), "rows": cells}
+
+
+def _answer(beneficial: int, seeds: int) -> str:
+    return f"pays, {beneficial} of {seeds} seeds" if beneficial else "does not pay"
 
 
 def _ranking(run: Run) -> dict[str, Any] | None:

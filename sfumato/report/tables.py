@@ -125,13 +125,15 @@ class EnergyRow:
     dropped: float
     noise_active: float
     noise_dense: float
+    noise_dense_budget: float
     beneficial: int
+    beneficial_at_equal_budget: int
     seeds: int
 
     @property
     def saved(self) -> float:
-        """Noise energy that restriction saves per step, (d - k) nu^2."""
-        return self.noise_dense - self.noise_active
+        """Noise energy that restriction saves per step against a dense step of the whole budget."""
+        return self.noise_dense_budget - self.noise_active
 
 
 def energy_rows(run: Run) -> list[EnergyRow]:
@@ -139,13 +141,15 @@ def energy_rows(run: Run) -> list[EnergyRow]:
     rows: list[EnergyRow] = []
     for row in method_rows(run):
         fits = run.select("train", dataset=row.dataset, epsilon=row.epsilon, method=row.method)
-        names = ("dropped_energy", "noise_energy_active", "noise_energy_dense", "active", "dimension")
+        energies = ("noise_energy_active", "noise_energy_dense", "noise_energy_dense_budget")
+        names = ("dropped_energy", *energies, "active", "dimension")
         retained = interval(fits, "retained_energy")
         means = [interval(fits, name) for name in names]
         if retained is None or any(mean is None for mean in means):
             continue
-        dropped, active, dense, k, d = (mean.mean for mean in means if mean is not None)
+        dropped, active, dense, dense_budget, k, d = (mean.mean for mean in means if mean is not None)
         says = by_seed(fits, "restriction_beneficial")
+        says_at_equal_budget = by_seed(fits, "restriction_beneficial_at_equal_budget")
         rows.append(
             EnergyRow(
                 row.dataset,
@@ -156,7 +160,9 @@ def energy_rows(run: Run) -> list[EnergyRow]:
                 dropped,
                 active,
                 dense,
+                dense_budget,
                 round(sum(says.values())),
+                round(sum(says_at_equal_budget.values())),
                 len(says),
             )
         )

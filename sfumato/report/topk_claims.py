@@ -137,7 +137,8 @@ TOPK_CLAIMS: tuple[Claim, ...] = (
     Claim(
         "topk_criterion_predicts_the_winner",
         "topk",
-        "Where the one-step criterion says that restriction pays, TP-TopK ends above dense DP-SGD; where not, below.",
+        "Where the one-step criterion, against a dense step of the whole budget, says that restriction pays, TP-TopK "
+        "ends above dense DP-SGD; where not, below.",
         THEORY,
         QUICK,
         criterion,

@@ -242,10 +242,10 @@ def noise_scales(runs: Sequence[Run]) -> Iterator[Outcome]:
 
 
 def criterion(runs: Sequence[Run]) -> Iterator[Outcome]:
-    """The one-step criterion's answer agrees with the sign of TP-TopK minus dense."""
+    """The criterion at equal budget, on the gradient before the second phase, agrees with the sign of TP-TopK minus dense."""
     for run in _bases(runs):
         for dataset, epsilon in _cells(run):
-            says = _metric(run, dataset, epsilon, "tp_topk", "restriction_beneficial")
+            says = _metric(run, dataset, epsilon, "tp_topk", "restriction_beneficial_at_equal_budget")
             gains = _gains(run, dataset, epsilon, "dense")
             difference = paired(gains, dict.fromkeys(gains, 0.0))
             if not says or difference is None:

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Literal
 
 from dp_accounting import DpEvent
@@ -224,6 +224,17 @@ class CalibratedPlan:
     def noise_std(self, phase: Phase) -> float:
         """Nu = sigma C / B, the noise per coordinate of a mean gradient."""
         return float(phase.noise_multiplier or 0.0) * phase.clip_norm / self.plan.expected_batch_size
+
+    def dense_noise_std(self) -> float:
+        """Nu of a dense step that has this plan's whole budget, steps, batch size and clip norm C2.
+
+        Raises:
+            SfumatoError: if the plan is ``non_private``, which has no noise to compare with.
+        """
+        if self.plan.method == "non_private":
+            raise SfumatoError("method is 'non_private'; allowed is a private one, which has noise.")
+        dense = replace(self.plan, method="dense").calibrate(self.epsilon, self.delta, self.n)
+        return dense.noise_std(dense.phases[0])
 
     def __str__(self) -> str:
         """A few lines for people."""

@@ -67,8 +67,8 @@ def restriction_benefit(
         dimension: d.
         active: k, the size of the support.
         noise_std: nu = sigma C / B of the restricted step, per coordinate.
-        dense_noise_std: nu of the dense method at the same whole budget; smaller than ``noise_std`` when
-            the warm-up has spent a share. None compares at equal noise.
+        dense_noise_std: nu of the dense method at the same whole budget, which it spends evenly on all
+            steps. None compares at equal noise.
         step_smoothness: learning rate times smoothness constant (eta L). None compares mean squared errors,
             which is the paper's form and the descent criterion at eta L = 1.
 

@@ -63,7 +63,9 @@ def fit_values(
             "dropped_energy": 0.05,
             "noise_energy_active": 0.0123 * 2601 / SIZE,
             "noise_energy_dense": 0.0123,
+            "noise_energy_dense_budget": 0.0101,
             "restriction_beneficial": method == "tp_topk",
+            "restriction_beneficial_at_equal_budget": method == "tp_topk",
         }
     if method.endswith("topk"):
         values |= {

@@ -289,6 +289,7 @@ def test_small_numbers_on_axes_keep_their_digits() -> None:
                         "dropped_energy": 0.0005,
                         "noise_energy_active": 0.0001,
                         "noise_energy_dense": 0.005,
+                        "noise_energy_dense_budget": 0.004,
                     }
     html = build(Study(run_of("quick", "topk", "base", [document]))).html
     assert ">0.001</text>" in html
