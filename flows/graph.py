@@ -32,6 +32,7 @@ from prefect.task_runners import ThreadPoolTaskRunner
 from flows.console import Console, Progress
 from flows.environment import PROJECT_ROOT
 from flows.errors import FlowError, InterruptedStageError, StageFailedError
+from flows.orphans import noted
 from flows.pipeline import Pipeline, Plan
 from flows.recovery import repair
 from flows.runner import StageRunner
@@ -69,8 +70,7 @@ def run_graph(root: Path, targets: Sequence[str] | None = None, workers: int = 2
         FlowError: if the graph is broken or a target is unknown; nothing has run then.
         StageFailedError: if a stage failed; what does not need it has run to its end.
     """
-    if workers < 1:
-        raise FlowError(f"workers is {workers}; allowed are integers of at least 1.")
+    check_workers(workers)
     runner: Any = ThreadPoolTaskRunner(max_workers=workers)
     with local_api(root):
         return graph.with_options(task_runner=runner)(
@@ -81,7 +81,12 @@ def run_graph(root: Path, targets: Sequence[str] | None = None, workers: int = 2
 @flow(name="graph", persist_result=False, validate_parameters=False)
 def graph(root: str, targets: list[str] | None = None, workers: int = 2) -> GraphResult:
     """Run the stages of a DVC repository; see `run_graph`."""
-    folder = Path(root)
+    with noted():
+        return _run_stages(Path(root), targets, workers)
+
+
+def _run_stages(folder: Path, targets: list[str] | None, workers: int) -> GraphResult:
+    """Run the stages inside the flow, and record how they ended."""
     begin, start = time.monotonic(), datetime.now(UTC).isoformat(timespec="seconds")
     for sentence in repair(folder):
         get_run_logger().warning(sentence)
@@ -251,6 +256,16 @@ def chain_seconds(plan: Plan, seconds: Mapping[str, float], default: float = 1.0
         for need in node.needs:
             longest[need] = max(longest[need], longest[node.name])
     return longest
+
+
+def check_workers(workers: int) -> None:
+    """Refuse a number of workers that runs nothing.
+
+    Raises:
+        FlowError: if it is below 1.
+    """
+    if workers < 1:
+        raise FlowError(f"workers is {workers}; allowed are integers of at least 1.")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -18,6 +18,7 @@ from flows.committed import put_local_in_place, settle
 from flows.environment import PROJECT_ROOT, RUNTIME
 from flows.graph import GraphResult, add_arguments, exit_status, run_graph
 from flows.mirror import mirror_quietly
+from flows.orphans import noted
 from flows.pipeline import Pipeline
 from flows.profiles import assignment, check_parameters
 from flows.recovery import repair
@@ -57,11 +58,12 @@ def run_job(
         StageFailedError: if a stage failed; finished stages are kept.
     """
     folder = (root or PROJECT_ROOT).resolve()
-    if profile is not None or overrides:
-        chosen = chosen_targets(folder, system, targets)
-        run_request(Request(folder, profile, overrides, targets=chosen, workers=workers))
-    else:
-        run_in_tree(folder, name, system, targets, workers)
+    with noted():
+        if profile is not None or overrides:
+            chosen = chosen_targets(folder, system, targets)
+            run_request(Request(folder, profile, overrides, targets=chosen, workers=workers))
+        else:
+            run_in_tree(folder, name, system, targets, workers)
 
 
 def run_in_tree(

@@ -21,6 +21,7 @@ from pathlib import Path
 
 from flows.environment import PROJECT_ROOT, RUNTIME, child_environment
 from flows.errors import FlowError
+from flows.orphans import close_orphans
 from flows.processes import end_group, tied_module
 
 LOOPBACK = "127.0.0.1"
@@ -53,6 +54,8 @@ def free_port(preferred: int) -> int:
 def local_api(root: Path = PROJECT_ROOT, meanwhile: Callable[[], object] | None = None) -> Generator[str]:
     """A Prefect API for the block: the configured one, else a private server that ends with it.
 
+    Flow runs that a kill left running are closed first.
+
     Args:
         root: its ``.runtime/logs`` takes the server's log.
         meanwhile: done while the server starts, such as slow imports.
@@ -67,6 +70,7 @@ def local_api(root: Path = PROJECT_ROOT, meanwhile: Callable[[], object] | None 
 
     configured = get_current_settings().api.url
     if configured:
+        close_orphans()
         yield str(configured)
         return
     from filelock import FileLock
@@ -78,6 +82,7 @@ def local_api(root: Path = PROJECT_ROOT, meanwhile: Callable[[], object] | None 
     try:
         with temporary_settings({PREFECT_API_URL: url}):
             try:
+                close_orphans()
                 yield url
             finally:
                 _send_what_waits()

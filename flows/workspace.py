@@ -18,6 +18,7 @@ import hashlib
 import os
 import shutil
 import sys
+import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +28,7 @@ from filelock import FileLock, Timeout
 
 from flows.environment import RUNTIME
 from flows.errors import FlowError
-from flows.graph import GraphResult, add_arguments, exit_status, run_graph
+from flows.graph import GraphResult, add_arguments, check_workers, exit_status, run_graph
 from flows.pipeline import Pipeline
 from flows.profiles import Variant, assignment, check_parameters, merged_text, read_profile
 from flows.publish import publish
@@ -89,7 +90,8 @@ def run_request(request: Request) -> list[GraphResult]:
         how the stages of each variant ended.
 
     Raises:
-        FlowError: if the profile, a variant or an override is wrong; nothing has changed on disk then.
+        FlowError: if the profile, a variant, an override, a target or the number of workers is wrong;
+            nothing has changed on disk then.
         SfumatoError: if the merged parameters are refused.
         StageFailedError: if a stage failed; the finished stages are kept and published.
     """
@@ -101,10 +103,11 @@ def run_request(request: Request) -> list[GraphResult]:
     }
     for name, text in texts.items():
         check_parameters(request.root, text, f"params.yaml with {request.label}/{name}")
-    results: list[GraphResult] = []
+    check_workers(request.workers)
     for variant in variants:
-        results.append(_run_variant(request, variant, texts[variant.name], profile.publish))
-    return results
+        check_targets(request.root, texts[variant.name], request.targets or variant.targets)
+    with local_api(request.root):
+        return [_run_variant(request, variant, texts[variant.name], profile.publish) for variant in variants]
 
 
 def _run_variant(request: Request, variant: Variant, text: str, published: bool) -> GraphResult:
@@ -143,6 +146,34 @@ def _run_locked(request: Request, variant: Variant, text: str, published: bool, 
     if not request.keep:
         shutil.rmtree(folder)
     return result
+
+
+def check_targets(root: Path, params: str, targets: Sequence[str] | None) -> None:
+    """Let DVC look the targets up in the graph that these parameters give, before a workspace is made.
+
+    Args:
+        root: the main tree.
+        params: text of the workspace's params.yaml.
+        targets: as ``dvc repro`` takes them; None is always in the graph.
+
+    Raises:
+        FlowError: if the graph is broken, or a target is not in it.
+    """
+    with tempfile.TemporaryDirectory(prefix="sfumato-graph-") as name:
+        folder = Path(name).resolve()
+        for file in working_files(root):
+            if file.endswith((".yaml", ".dvc")) or file in (".dvcignore", ".dvc/config"):
+                _copy_if_other(root / file, folder / file)
+        write_text(folder / "params.yaml", params)
+        site = folder / ".dvc" / "site"
+        write_text(
+            folder / ".dvc" / "config.local", f'[core]\n    no_scm = true\n    site_cache_dir = "{site}"\n'
+        )
+        pipeline = Pipeline(folder)
+        try:
+            pipeline.plan(targets or None)
+        finally:
+            pipeline.close()
 
 
 # ------------------------------------------------------------------------------------------------- the copy
@@ -259,8 +290,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             options.workers,
             options.keep,
         )
-        with local_api(request.root):
-            run_request(request)
+        run_request(request)
 
     return exit_status(action)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import shutil
@@ -9,6 +10,7 @@ import signal
 import time
 from contextlib import suppress
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
@@ -59,6 +61,31 @@ def test_killed_flow_takes_everything_along_and_one_rerun_completes(
     assert not (root / "data/metrics/topk/train/a-dense-1.json").exists()
     run_graph(root, TARGETS)
     assert toy.contents(root) == reference
+
+
+def test_a_killed_flow_does_not_stay_running_in_prefect(root: Path, server: str) -> None:
+    from prefect.client.orchestration import get_client
+
+    flow = toy.start("graph", root, *TARGETS, url=server)
+    toy.wait_until(lambda: training(root))
+    notes = {path.stem: json.loads(path.read_text()) for path in running_notes()}
+    (killed,) = (run for run, note in notes.items() if note["pid"] == flow.pid)
+    flow.kill()
+    flow.communicate()
+    with get_client(sync_client=True) as client:
+        before = client.read_flow_run(UUID(killed)).state
+        assert before is not None
+        assert before.is_running()
+        assert toy.finish(toy.start("graph", root, *TARGETS, url=server))[0] == 0
+        after = client.read_flow_run(UUID(killed)).state
+    assert after is not None
+    assert after.is_crashed()
+    assert after.message == "The process of the flow was killed."
+    assert killed not in {path.stem for path in running_notes()}
+
+
+def running_notes() -> list[Path]:
+    return list((Path(os.environ["PREFECT_HOME"]) / "running").glob("*.json"))
 
 
 @pytest.mark.parametrize("victim", ["repro --single-item topk-train", "step.py train"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -51,6 +52,24 @@ def test_failed_variant_keeps_and_publishes_what_was_finished(repository: Path, 
         run_request(Request(repository, "tiny", targets=["topk-train"], workers=1))
     found = sorted(path.name for path in (repository / "results").rglob("*.json"))
     assert found == ["a-dense-1.json", "provenance.json"]
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"targets": ["topk-tarin"]}, "target 'topk-tarin' is not in the graph"),
+        ({"targets": ["topk-train@b-dense-1"]}, "is not in the graph"),
+        ({"workers": 0}, "workers is 0; allowed are integers of at least 1"),
+    ],
+)
+def test_a_wrong_target_or_number_of_workers_makes_no_workspace(
+    repository: Path, options: dict[str, Any], sentence: str
+) -> None:
+    (repository / "profiles/tiny.yaml").write_text("params: {toy: {datasets: [a]}}\n")
+    before = sorted(path for path in repository.rglob("*") if ".dvc/tmp" not in str(path))
+    with pytest.raises(FlowError, match=sentence):
+        run_request(Request(repository, "tiny", **options))
+    assert sorted(path for path in repository.rglob("*") if ".dvc/tmp" not in str(path)) == before
 
 
 def test_overrides_alone_are_not_published(repository: Path, server: str) -> None:
