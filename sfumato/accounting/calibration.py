@@ -24,13 +24,29 @@ MakeEvents = Callable[[float], Sequence[dp_event.DpEvent]]
 
 MIN_NOISE_MULTIPLIER = 0.02
 MAX_NOISE_MULTIPLIER = 1e6
+MIN_TARGET, MAX_TARGET = 1e-3, 1e3
 TOLERANCE = 1e-5
 _NO_PRICE = 1e6
 
 
+class UnreachableError(AccountingError):
+    """No noise multiplier of the range has the target as its cost; the reason is a clause that follows it.
+
+    Attributes:
+        too_costly: whether every multiplier costs more, and not less.
+    """
+
+    def __init__(self, target: float, reason: str, too_costly: bool) -> None:
+        super().__init__(f"epsilon is {target:g}; {reason}.")
+        self.reason = reason
+        self.too_costly = too_costly
+
+
 def _check_target(target: float) -> None:
-    if isinstance(target, bool) or not 1e-3 <= float(target) <= 1e3:
-        raise AccountingError(f"epsilon is {target!r}; allowed as a target is a number from 0.001 to 1000.")
+    if isinstance(target, bool) or not MIN_TARGET <= float(target) <= MAX_TARGET:
+        raise AccountingError(
+            f"epsilon is {target!r}; allowed as a target is a number from {MIN_TARGET:g} to {MAX_TARGET:g}."
+        )
 
 
 def _bracket(excess: Callable[[float], float], target: float) -> tuple[float, float]:
@@ -40,19 +56,16 @@ def _bracket(excess: Callable[[float], float], target: float) -> tuple[float, fl
     if excess(here) > 0:
         while excess(here) > 0:
             if here >= high or (here == 0.0 and excess(high) > 0):
-                raise AccountingError(
-                    f"epsilon is {target:g}; no noise multiplier up to {MAX_NOISE_MULTIPLIER:g} "
-                    "costs that little, "
-                    "so allow more epsilon, more delta or fewer steps."
-                )
+                reason = f"no noise multiplier up to {MAX_NOISE_MULTIPLIER:g} costs that little"
+                allow = "so allow more epsilon, more delta or fewer steps"
+                raise UnreachableError(target, f"{reason}, {allow}", too_costly=True)
             here = min(high, here + step)
         return here - step, here
     while excess(here) <= 0:
         if here <= low:
-            raise AccountingError(
-                f"epsilon is {target:g}; even a noise multiplier of {MIN_NOISE_MULTIPLIER:g} costs "
-                "less at this "
-                "delta, so ask for a smaller epsilon or delta."
+            reason = f"even a noise multiplier of {MIN_NOISE_MULTIPLIER:g} costs less at this delta"
+            raise UnreachableError(
+                target, f"{reason}, so ask for a smaller epsilon or delta", too_costly=False
             )
         here = max(low, here - step)
     return here, here + step
@@ -138,6 +151,16 @@ def _finish(excess: Callable[[float], float], start: float, target: float) -> fl
     return root
 
 
+def _check_steps(name: str, steps: int) -> None:
+    if isinstance(steps, bool) or not 1 <= steps < math.inf or int(steps) != steps:
+        raise AccountingError(f"{name} is {steps!r}; allowed is a whole number of at least 1.")
+
+
+def _check_rate(sampling_rate: float) -> None:
+    if isinstance(sampling_rate, bool) or not 0.0 < sampling_rate <= 1.0:
+        raise AccountingError(f"sampling_rate is {sampling_rate!r}; allowed is a number above 0 and up to 1.")
+
+
 def calibrate_subsampled(
     sampling_rate: float,
     steps: int,
@@ -150,11 +173,8 @@ def calibrate_subsampled(
     Raises:
         AccountingError: if the rate, the steps or the target is outside of what is allowed.
     """
-    if isinstance(steps, bool) or int(steps) != steps or steps < 1 or not 0 < sampling_rate <= 1:
-        raise AccountingError(
-            f"steps is {steps!r} and sampling_rate is {sampling_rate!r}; "
-            "allowed are at least 1 and above 0 up to 1."
-        )
+    _check_rate(sampling_rate)
+    _check_steps("steps", steps)
     return calibrate(
         lambda noise: [subsampled_gaussian(sampling_rate, noise, steps)],
         epsilon,
@@ -183,7 +203,7 @@ def calibrate_two_phases(
         steps_2: steps of the training phase, at least 1.
         epsilon: target of both together.
         delta: target.
-        share: in (0, 1).
+        share: the warm-up's, in (0, 1); errors name it as plans do, warmup_budget_share.
         neighboring_relation: the relation.
 
     Returns:
@@ -193,16 +213,52 @@ def calibrate_two_phases(
         AccountingError: if an argument is outside of what is allowed.
     """
     if isinstance(share, bool) or not 0.0 < float(share) < 1.0:
-        raise AccountingError(f"share is {share!r}; allowed is a number above 0 and below 1.")
-    if isinstance(steps_2, bool) or int(steps_2) != steps_2 or steps_2 < 1:
-        raise AccountingError(f"steps_2 is {steps_2!r}; allowed is a whole number of at least 1.")
+        raise AccountingError(f"warmup_budget_share is {share!r}; allowed is a number above 0 and below 1.")
+    _check_rate(sampling_rate)
+    _check_steps("steps_1", steps_1)
+    _check_steps("steps_2", steps_2)
     _check_target(epsilon)
-    first = calibrate_subsampled(sampling_rate, steps_1, share * epsilon, delta, neighboring_relation)
+    first = _calibrate_warm_up(sampling_rate, steps_1, epsilon, delta, share, neighboring_relation)
     warm_up = subsampled_gaussian(sampling_rate, first, steps_1)
-    second = calibrate(
-        lambda noise: [warm_up, subsampled_gaussian(sampling_rate, noise, steps_2)],
-        epsilon,
-        delta,
-        neighboring_relation=neighboring_relation,
-    )
+    try:
+        second = calibrate(
+            lambda noise: [warm_up, subsampled_gaussian(sampling_rate, noise, steps_2)],
+            epsilon,
+            delta,
+            neighboring_relation=neighboring_relation,
+        )
+    except UnreachableError as error:
+        if not error.too_costly:
+            raise
+        raise AccountingError(
+            f"{_share_of(share, epsilon)}, which leaves too little for the {steps_2} steps after it; "
+            "allowed is a smaller share."
+        ) from error
     return first, second
+
+
+def _share_of(share: float, epsilon: float) -> str:
+    return f"warmup_budget_share is {share!r} of epsilon {epsilon:g}"
+
+
+def _calibrate_warm_up(
+    sampling_rate: float,
+    steps: int,
+    epsilon: float,
+    delta: float,
+    share: float,
+    neighboring_relation: NeighboringRelation,
+) -> float:
+    target = share * epsilon
+    if target < MIN_TARGET:
+        raise AccountingError(
+            f"{_share_of(share, epsilon)}, which leaves {target:g} for the warm-up; "
+            f"allowed is a share that leaves it at least {MIN_TARGET:g}."
+        )
+    try:
+        return calibrate_subsampled(sampling_rate, steps, target, delta, neighboring_relation)
+    except UnreachableError as error:
+        raise AccountingError(
+            f"{_share_of(share, epsilon)}, which leaves {target:g} for the warm-up of {steps} steps; "
+            f"{error.reason}."
+        ) from error

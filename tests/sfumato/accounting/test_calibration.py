@@ -67,3 +67,42 @@ def test_unreachable_targets_are_refused_in_a_sentence() -> None:
             calibrate_subsampled(0.01, 10, target, 1e-5)
     with pytest.raises(AccountingError, match="steps is"):
         calibrate_subsampled(0.01, 0, 1.0, 1e-5)
+
+
+def test_a_warm_up_share_that_cannot_be_met_is_named_with_the_epsilon_that_was_asked_for() -> None:
+    with pytest.raises(
+        AccountingError, match=r"warmup_budget_share is 0\.05 of epsilon 0\.01, .* 0\.0005 for"
+    ):
+        calibrate_two_phases(0.01, 40, 80, 0.01, 1e-5, 0.05)
+    with pytest.raises(AccountingError, match=r"warmup_budget_share is 0\.9999999 of epsilon 3, .* 80 steps"):
+        calibrate_two_phases(256 / 55000, 40, 80, 3.0, 1e-5, 1 - 1e-7)
+    with pytest.raises(AccountingError, match=r"warmup_budget_share is 0\.3 of epsilon 1, .* 5 steps; even"):
+        calibrate_two_phases(1e-6, 5, 80, 1.0, 1e-5, 0.3)
+    with pytest.raises(AccountingError, match="steps_1 is 0"):
+        calibrate_two_phases(0.01, 0, 80, 1.0, 1e-5, 0.3)
+    with pytest.raises(AccountingError, match="steps_2 is nan"):
+        calibrate_two_phases(0.01, 5, math.nan, 1.0, 1e-5, 0.3)  # type: ignore[arg-type]
+    with pytest.raises(AccountingError, match=r"sampling_rate is 1\.5"):
+        calibrate_subsampled(1.5, 5, 1.0, 1e-5)
+
+
+@pytest.mark.parametrize("target", [1e-2, 1.0, 200.0])
+def test_no_noise_is_calibrated_where_delta_covers_every_sampled_record(target: float) -> None:
+    with pytest.raises(AccountingError, match="even a noise multiplier"):
+        calibrate_subsampled(1e-6, 10, target, 1e-5)
+
+
+@pytest.mark.parametrize("target", [1.0, 8.0])
+@pytest.mark.parametrize(("batch", "steps"), [(1, 2), (2, 2), (1, 20)])
+def test_few_small_batches_are_calibrated_to_the_target(target: float, batch: int, steps: int) -> None:
+    rate = batch / 1000
+    noise = calibrate_subsampled(rate, steps, target, 9e-4)
+    back = epsilon([subsampled_gaussian(rate, noise, steps)], 9e-4)
+    assert target * (1 - 1e-3) <= back <= target
+    assert epsilon([subsampled_gaussian(rate, noise * 0.99, steps)], 9e-4) > target
+
+
+def test_multipliers_that_committed_results_depend_on_stay_the_same() -> None:
+    both = calibrate_two_phases(256 / 55000, 40, 80, 3.0, 1e-5, 0.3)
+    assert both == pytest.approx((0.7354964553428834, 0.5635896855375745), rel=1e-10)
+    assert calibrate_subsampled(256 / 55000, 120, 1.0, 1e-5) == pytest.approx(0.7621747797476321, rel=1e-10)

@@ -19,7 +19,8 @@ from sfumato.accounting import (
     privacy_curve,
 )
 from sfumato.accounting.losses import PoissonGaussian
-from sfumato.accounting.pld import _plan, _read_epsilon, _refined
+from sfumato.accounting.planning import plan_for_delta
+from sfumato.accounting.pld import _read_epsilon, _refined
 from sfumato.mechanisms import gaussian_event, subsampled_gaussian
 
 
@@ -90,7 +91,7 @@ def test_composed_pld_is_never_below_the_exact_gaussian_and_within_2e_5(
 ) -> None:
     noise = math.sqrt(steps) / gaussian_mu(target, delta)
     parts = [(PoissonGaussian(1.0, noise, "remove"), steps)]
-    plan = _plan(parts, None, math.log(delta))
+    plan = plan_for_delta(parts, math.log(delta))
     composed = _refined(parts, plan, lambda curve: _read_epsilon(curve, delta), 0.0, 7)
     assert target * (1 - 1e-9) <= composed <= target * (1 + 2e-5)
 
