@@ -179,7 +179,9 @@ class Audit(Section):
     epsilons: Epsilons
     canaries: Annotated[int, Field(ge=10, le=10**6)]
     guesses: Annotated[int, Field(ge=2, le=10**6)]
-    confidence: OpenUnit
+    confidence: Annotated[
+        float, Field(gt=0.75, lt=1)
+    ]  # the larger of two bounds must still hold with more than 1/2
 
 
 class Membership(Section):

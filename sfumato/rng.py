@@ -19,6 +19,7 @@ from typing import Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.checks import is_integer
 from sfumato.errors import SfumatoError
 
 Mode = Literal["simulation", "release"]
@@ -124,7 +125,7 @@ class Streams:
             raise SfumatoError(
                 f"seed is {self.seed} in release mode; leave it out, since a known noise seed voids the guarantee."
             )
-        if self.mode == "simulation" and (self.seed is None or isinstance(self.seed, bool) or self.seed < 0):
+        if self.mode == "simulation" and (not is_integer(self.seed) or self.seed is None or self.seed < 0):
             raise SfumatoError(
                 f"seed is {self.seed!r} in simulation mode; allowed is an integer of at least 0."
             )

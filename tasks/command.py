@@ -115,6 +115,18 @@ def number(options: Mapping[str, str], name: str) -> float:
         raise SfumatoError(f"--{name} is {options.get(name)!r}; allowed is a number.") from None
 
 
+def whole_number(options: Mapping[str, str], name: str) -> int:
+    """An option as an integer of at least 0.
+
+    Raises:
+        SfumatoError: if it is missing or no such integer.
+    """
+    text = required(options, name)
+    if not (text.isascii() and text.isdigit()):
+        raise SfumatoError(f"--{name} is {text!r}; allowed is an integer of at least 0.")
+    return int(text)
+
+
 def required(options: Mapping[str, str], name: str) -> str:
     """An option that must be given.
 

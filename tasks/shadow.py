@@ -18,7 +18,7 @@ def topk(call: command.Call) -> None:
 
     method = topk_cells.method_name(call)
     setting = call.params.topk.membership
-    block = int(command.number(call.options, "block"))
+    block = command.whole_number(call.options, "block")
     problem = topk_cells.problem_of(call, datasets.load(data_cells.prepared_path(call)))
     calibrated = topk_cells.calibrated_of(call, method)
     models = len(setting.blocks) * setting.shadows_per_block

@@ -16,11 +16,12 @@ from __future__ import annotations
 
 from sfumato.dpsgd.engine import Batch, ClippedSum, Engine, Loss, get_engine
 from sfumato.dpsgd.layout import ParameterLayout
+from sfumato.dpsgd.mixing import check_examples_do_not_mix, check_mixing
 from sfumato.dpsgd.optimizers import Adam, Optimizer, Sgd, State, restrict_state
 from sfumato.dpsgd.privatize import privatize
 from sfumato.dpsgd.support import Support
 from sfumato.dpsgd.taps import FastPooling
-from sfumato.dpsgd.validation import check_examples_do_not_mix, validate
+from sfumato.dpsgd.validation import validate
 
 __all__ = [
     "Adam",
@@ -35,6 +36,7 @@ __all__ = [
     "State",
     "Support",
     "check_examples_do_not_mix",
+    "check_mixing",
     "get_engine",
     "privatize",
     "restrict_state",

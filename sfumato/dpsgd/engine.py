@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, cast
 
 import torch
 from torch import nn
@@ -75,7 +75,7 @@ class Engine(Protocol):
             The clipped sum, float32; zeros for an empty batch.
 
         Raises:
-            SfumatoError: if clip norm, batch, support and model do not fit one another.
+            SfumatoError: if clip norm, batch, loss, support and model do not fit one another.
             UnsupportedLayerError: if the engine cannot handle a layer of the model.
         """
         ...
@@ -146,10 +146,14 @@ def checked_batch(batch: Batch, clip_norm: float) -> tuple[torch.Tensor, torch.T
     """Inputs, targets and clip norm, if they are of a kind that an engine can work on.
 
     Raises:
-        SfumatoError: if inputs and targets differ in length or the clip norm is outside of its range.
+        SfumatoError: if inputs and targets are no tensors or differ in length, or the clip norm is outside of
+            its range.
     """
     bound = checked_clip_norm(clip_norm)
     inputs, targets = batch
+    for name, part in (("inputs", cast(object, inputs)), ("targets", cast(object, targets))):
+        if not isinstance(part, torch.Tensor):
+            raise SfumatoError(f"batch has {name} of type {type(part).__name__}; allowed is a tensor.")
     if inputs.ndim < 1 or targets.ndim < 1 or len(inputs) != len(targets):
         raise SfumatoError(
             f"batch has inputs of shape {tuple(inputs.shape)} and targets of shape {tuple(targets.shape)}; "

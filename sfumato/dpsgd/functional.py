@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import cast
 
 import torch
 from torch import nn
-from torch.func import functional_call, grad, vmap
+from torch.func import grad, vmap
 
 from sfumato.clipping import clip_factors
+from sfumato.dpsgd.diagnosis import FAULTS, diagnose
 from sfumato.dpsgd.engine import (
     ActiveParameter,
     Batch,
@@ -25,9 +25,10 @@ from sfumato.dpsgd.engine import (
     checked_losses,
 )
 from sfumato.dpsgd.rows import DenseRows, Rows, bias_rows, conv2d_rows, linear_rows
+from sfumato.dpsgd.stateless import call, places
 from sfumato.dpsgd.support import Support
 from sfumato.dpsgd.taps import Site, TapFinder, Tapping
-from sfumato.errors import UnsupportedLayerError
+from sfumato.errors import SfumatoError
 
 Tensors = dict[str, torch.Tensor]
 
@@ -64,16 +65,18 @@ class FunctionalEngine:
         step = self.micro_batch_for(sum(part.size for part in active))
         total = torch.zeros(support.k, dtype=torch.float64)
         norms = list[torch.Tensor]()
+        chunk = slice(0, step)
         try:
             gradients = _PerExample.prepare(model, loss, active, inputs, targets)
             for start in range(0, len(inputs), step):
                 chunk = slice(start, start + step)
-                norms.append(add_clipped(total, gradients.rows(inputs[chunk], targets[chunk]), active, bound))
-        except RuntimeError as error:
-            raise UnsupportedLayerError(
-                f"model {type(model).__name__} cannot be differentiated example by example on inputs of shape "
-                f"{tuple(inputs.shape)}: {str(error).splitlines()[0]}"
-            ) from error
+                rows = gradients.rows(inputs[chunk].clone(), targets[chunk])  # a model may work in place
+                norms.append(add_clipped(total, rows, active, bound))
+        except SfumatoError:
+            raise
+        except FAULTS as error:
+            otherwise = f"cannot be differentiated example by example on inputs of shape {tuple(inputs.shape)}: {{reason}}"
+            raise diagnose(model, loss, (inputs[chunk], targets[chunk]), error, otherwise) from error
         return ClippedSum(total.float(), torch.cat(norms).float(), bound)
 
 
@@ -85,6 +88,7 @@ class _PerExample:
         variable: the active parameters that go through ``vmap(grad(...))``.
         constant: all other parameters and the buffers.
         sites: the operations that are tapped.
+        where: the model's places of parameters and buffers.
     """
 
     model: nn.Module
@@ -93,6 +97,7 @@ class _PerExample:
     variable: Tensors
     constant: Tensors
     sites: dict[str, Site]
+    where: dict[str, str]
 
     @classmethod
     def prepare(
@@ -107,18 +112,18 @@ class _PerExample:
         constant = {name: tensor.detach() for name, tensor in model.named_parameters()}
         candidates = {part.name: constant[part.name] for part in active}
         constant |= {name: buffer.detach().clone() for name, buffer in model.named_buffers()}
-        finder = TapFinder(candidates)
+        finder, where = TapFinder(candidates), places(model)
 
         def probe(example: torch.Tensor) -> torch.Tensor:
             with finder:
-                return cast(torch.Tensor, functional_call(model, constant, (example.unsqueeze(0),)))
+                return call(model, constant, where, example.unsqueeze(0))
 
         with torch.no_grad():
             vmap(probe)(torch.zeros_like(inputs[:1]))
         sites = finder.sites()
         tapped = {name for site in sites.values() for name in (site.weight, site.bias)}
         variable = {name: constant.pop(name) for name in candidates if name not in tapped}
-        return cls(model, loss, active, variable, constant, sites)
+        return cls(model, loss, active, variable, constant, sites, where)
 
     def rows(self, inputs: torch.Tensor, targets: torch.Tensor) -> list[Rows]:
         """The gradients of each active parameter, in the order of ``active``, over its active coordinates."""
@@ -133,7 +138,7 @@ class _PerExample:
         for part in self.active:
             site = homes.get(part.name)
             if site is None:
-                found.append(DenseRows(direct[part.name].flatten(1), part.local))
+                found.append(DenseRows(direct[part.name].reshape(len(inputs), -1), part.local))
             elif part.name == site.bias:
                 found.append(bias_rows(tapped[site.key], site.kind, part.local))
             elif site.kind == "linear":
@@ -147,7 +152,7 @@ class _PerExample:
     ) -> tuple[torch.Tensor, Tensors]:
         """One example's loss, and the inputs of the tapped operations."""
         with Tapping(self.sites, self.constant, taps) as tapping:
-            outputs = functional_call(self.model, self.constant | variable, (example.unsqueeze(0),))
+            outputs = call(self.model, self.constant | variable, self.where, example.unsqueeze(0))
         return checked_losses(self.loss(outputs, target.unsqueeze(0)), 1).sum(), tapping.inputs
 
 

@@ -64,7 +64,9 @@ class _Call:
 def _linear_call(
     inputs: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None
 ) -> _Call | None:
-    return _Call("linear", inputs, weight, bias, {}) if weight.ndim == 2 else None
+    if weight.ndim != 2 or (bias is not None and bias.shape != weight.shape[:1]):
+        return None  # a bias of another shape is broadcast, and its gradient is another sum
+    return _Call("linear", inputs, weight, bias, {})
 
 
 def _conv2d_call(
@@ -76,8 +78,8 @@ def _conv2d_call(
     dilation: int | tuple[int, ...] = 1,
     groups: int = 1,
 ) -> _Call | None:
-    if isinstance(padding, str) or input.ndim != 4 or weight.ndim != 4:
-        return None
+    if isinstance(padding, str) or input.ndim != 4 or weight.ndim != 4 or len(input) != 1:
+        return None  # several images in one example would have to be summed over
     options = {
         "stride": _pair(stride),
         "padding": _pair(padding),

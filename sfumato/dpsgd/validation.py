@@ -10,9 +10,7 @@ sfumato.errors.UnsupportedLayerError: layer '1' (BatchNorm2d) mixes the examples
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Iterator
-from typing import Any, cast
+from typing import cast
 
 import torch
 from torch import nn
@@ -21,7 +19,10 @@ from torch.nn.modules.dropout import _DropoutNd  # pyright: ignore[reportPrivate
 from torch.nn.modules.instancenorm import _InstanceNorm  # pyright: ignore[reportPrivateUsage]
 from torch.nn.parameter import is_lazy
 from torch.nn.utils.parametrize import is_parametrized
+from torch.nn.utils.spectral_norm import SpectralNorm
+from torch.nn.utils.weight_norm import WeightNorm
 
+from sfumato.dpsgd.stateless import layers
 from sfumato.errors import SfumatoError, UnsupportedLayerError
 
 _TRANSFORMERS = (
@@ -50,7 +51,8 @@ def validate(module: nn.Module, engine: str = "functional") -> None:
 
     Layers of torch are judged by their type. A layer of the user's own that holds parameters is accepted by the
     ``functional`` engine, which computes every example by itself, and refused by ``opacus``, which has no rule
-    for it; whether it mixes examples, ``check_examples_do_not_mix`` tries on inputs.
+    for it; whether it mixes examples, ``check_mixing`` tries on
+    inputs.
 
     Args:
         module: the model as it will be trained (its train or eval mode counts).
@@ -62,15 +64,11 @@ def validate(module: nn.Module, engine: str = "functional") -> None:
     """
     if engine not in ("functional", "opacus"):
         raise SfumatoError(f"engine is {engine!r}; allowed are 'functional' and 'opacus'.")
-    for name, layer in _layers(module):
+    for name, layer in layers(module):
         _refuse(name, layer, _refusal(layer))
     _check_parameters(module)
-    for name, layer in _layers(module):
+    for name, layer in layers(module):
         _refuse(name, layer, _opacus_refusal(layer) if engine == "opacus" else None)
-
-
-def _layers(module: nn.Module) -> list[tuple[str, nn.Module]]:
-    return list(cast("Iterator[tuple[str, nn.Module]]", cast(Any, module).named_modules()))
 
 
 def _refuse(name: str, layer: nn.Module, reason: str | None) -> None:
@@ -102,6 +100,16 @@ def _refusal(layer: nn.Module) -> str | None:
         return "draws from the global random generator; remove it (the noise of the training regularises) instead"
     if is_parametrized(layer):
         return "has parametrised weights; use it without torch.nn.utils.parametrize instead"
+    return _old_norm_refusal(layer)
+
+
+def _old_norm_refusal(layer: nn.Module) -> str | None:
+    """Why a layer under a parametrisation of the older kind, which is a hook, is refused."""
+    for hook in vars(layer)["_forward_pre_hooks"].values():
+        if isinstance(hook, WeightNorm):
+            return "has parametrised weights; use it without torch.nn.utils.weight_norm instead"
+        if isinstance(hook, SpectralNorm):
+            return "has parametrised weights; use it without torch.nn.utils.spectral_norm instead"
     return None
 
 
@@ -118,6 +126,14 @@ def _embedding_refusal(layer: nn.Embedding) -> str | None:
 def _opacus_refusal(layer: nn.Module) -> str | None:
     if isinstance(layer, nn.Embedding) and layer.padding_idx is not None:
         return "trains its padding row in the opacus engine; use padding_idx=None or the functional engine instead"
+    padding_mode = getattr(layer, "padding_mode", "zeros")
+    if type(layer) in LAYERS_OF_OPACUS and padding_mode != "zeros":
+        return (
+            f"pads with {padding_mode!r}, and the opacus engine takes every padding for zeros; use "
+            "padding_mode='zeros' or the functional engine instead"
+        )
+    if isinstance(layer, nn.LayerNorm) and layer.elementwise_affine and cast(object, layer.bias) is None:
+        return "has no bias, and the opacus engine needs one; use bias=True or the functional engine instead"
     own = [name for name, parameter in layer.named_parameters(recurse=False) if parameter.requires_grad]
     if own and type(layer) not in LAYERS_OF_OPACUS:
         return f"holds parameters ({', '.join(own)}) that the opacus engine has no rule for; use the functional engine instead"
@@ -156,57 +172,3 @@ def _check_parameters(module: nn.Module) -> None:
 def _owner(module: nn.Module, name: str) -> str:
     layer_name = name.rpartition(".")[0]
     return f"{layer_name or '(the module itself)'!r} ({type(module.get_submodule(layer_name)).__name__})"
-
-
-def check_examples_do_not_mix(
-    module: nn.Module, example_inputs: torch.Tensor, tolerance: float = 1e-4
-) -> None:
-    """Refuse a module whose output for one example changes when the other examples of the batch are others.
-
-    The check runs a copy of the module, in the mode it is in. It can only find mixing, not prove its absence;
-    the functional engine's gradients are per example in any case.
-
-    Args:
-        module: the model.
-        example_inputs: Tensor[B, ...], B at least 2, of public or random inputs, not all alike.
-        tolerance: the largest change, relative to the largest output, that counts as rounding.
-
-    Raises:
-        UnsupportedLayerError: if examples mix or the module cannot be run on the inputs.
-        SfumatoError: if fewer than two inputs are given.
-    """
-    count = len(example_inputs)
-    if count < 2:
-        raise SfumatoError(f"example_inputs holds {count} examples; allowed are at least 2.")
-    trial = copy.deepcopy(module)
-    name = type(module).__name__
-    with torch.no_grad():
-        try:
-            outputs = cast(torch.Tensor, trial(example_inputs))
-            others = [cast(torch.Tensor, trial(batch)) for batch in _other_batches(example_inputs)]
-        except (RuntimeError, ValueError, IndexError, TypeError) as error:
-            raise UnsupportedLayerError(
-                f"module {name} cannot be run on inputs of shape {tuple(example_inputs.shape)}: "
-                f"{str(error).splitlines()[0]}"
-            ) from error
-    if outputs.ndim < 1 or len(outputs) != count:
-        raise UnsupportedLayerError(
-            f"module {name} gives outputs of shape {tuple(outputs.shape)} for {count} examples; use one whose outputs "
-            "have an example each along the first dimension instead."
-        )
-    scale = float(outputs.abs().max()) if outputs.numel() else 0.0
-    for row, other in enumerate(others):
-        change = float((other[row] - outputs[row]).abs().max()) if outputs.numel() else 0.0
-        if not change <= tolerance * max(scale, 1e-12):
-            raise UnsupportedLayerError(
-                f"module {name} mixes the examples of a batch: one example's output changes by {change:.3g} with the "
-                "others; use layers that treat examples one by one, such as nn.GroupNorm, instead."
-            )
-
-
-def _other_batches(inputs: torch.Tensor) -> Iterator[torch.Tensor]:
-    """For each example a batch in which only it stays in place."""
-    for row in range(len(inputs)):
-        moved = inputs.roll(1, dims=0)
-        moved[row] = inputs[row]
-        yield moved

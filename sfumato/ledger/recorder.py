@@ -140,6 +140,13 @@ class EventLedger:
         """Count an empty batch whose step is recorded by its own call without a size."""
         self._empty_batches += 1
 
+    def copied(self) -> EventLedger:
+        """A ledger of its own with the same content."""
+        ledger = EventLedger()
+        ledger._runs = list(self._runs)
+        ledger._empty_batches = self._empty_batches
+        return ledger
+
     @property
     def steps(self) -> int:
         """How many steps were recorded."""

@@ -25,10 +25,11 @@ from sfumato.attacks.canaries import (
     loss_scores,
     mislabel,
 )
-from sfumato.dpsgd import Support
+from sfumato.dpsgd import ParameterLayout, Support
 from sfumato.errors import SfumatoError
 from sfumato.rng import Streams
 from sfumato.topk.plan import CalibratedPlan
+from sfumato.topk.supports import support_size
 from sfumato.topk.training import Observer, Problem, Release, begin, run
 
 
@@ -180,9 +181,10 @@ def audit(
         Both bounds; each holds with the setting's confidence, taken by itself.
 
     Raises:
-        SfumatoError: if there are too few held-out rows.
+        SfumatoError: if there are too few held-out rows or coordinates, or the plan is not private.
     """
     inputs, targets = held_out
+    check_auditable(problem, calibrated, setting)
     if len(inputs) < setting.canaries:
         raise SfumatoError(
             f"canaries is {setting.canaries}; allowed is up to {len(inputs)}, the held-out rows."
@@ -210,6 +212,26 @@ def audit(
         _bound(gradient_canaries.scores, gradient_canaries.included, calibrated.delta, setting),
         _bound(loss_scores(after, before), inside, calibrated.delta, setting),
     )
+
+
+def check_auditable(problem: Problem, calibrated: CalibratedPlan, setting: AuditSetting) -> None:
+    """Refuse, before a step is taken, an audit that could say nothing.
+
+    Raises:
+        SfumatoError: if the plan is not private, or its support has no coordinate for every canary.
+    """
+    plan = calibrated.plan
+    if plan.method == "non_private":
+        raise SfumatoError(
+            "method is 'non_private'; allowed for an audit is a method that claims an epsilon."
+        )
+    dimension = ParameterLayout.of(problem.module).size
+    active = support_size(plan.active_ratio, dimension) if plan.two_phases else dimension
+    if setting.canaries > active:
+        raise SfumatoError(
+            f"canaries is {setting.canaries}; allowed is up to {active}, the active coordinates, since each "
+            "canary in gradient space takes coordinates of its own."
+        )
 
 
 def _losses(problem: Problem, inputs: Tensor, targets: Tensor) -> NDArray[np.float64]:

@@ -17,7 +17,8 @@ from dp_accounting import DpEvent
 from torch import Tensor, nn
 
 from sfumato import accounting
-from sfumato.dpsgd import Engine, Support, check_examples_do_not_mix, get_engine
+from sfumato.dpsgd import Engine, Support, check_mixing, get_engine
+from sfumato.errors import SfumatoError
 from sfumato.guarantee import PrivacyStatement, TuningCost
 from sfumato.rng import Streams
 from sfumato.topk.plan import CalibratedPlan, TwoPhasePlan
@@ -101,12 +102,38 @@ def fit(
 
     Raises:
         UnsupportedLayerError: if a layer mixes examples or the engine cannot handle it.
-        SfumatoError: on rows that do not fit.
+        SfumatoError: if the plan is not calibrated, or on rows that do not fit.
     """
     probe = Probe(*held_out) if held_out is not None else None
+    given: object = calibrated
+    if not isinstance(given, CalibratedPlan):
+        raise SfumatoError(
+            f"the plan is a {type(given).__name__}; allowed is one with its noise, as plan.calibrate gives."
+        )
     problem = Problem(module, inputs, targets, loss, engine or get_engine("functional"), probe)
-    if inputs.is_floating_point():
-        noise = streams.stream("mix_check").standard_normal((4, *inputs.shape[1:]))
-        check_examples_do_not_mix(module, torch.from_numpy(noise).to(inputs.dtype))
+    check_mixing(module, tuple(inputs.shape[1:]), inputs.dtype, streams.stream("mix_check"))
+    if loss is cross_entropy:
+        _check_classes(module, inputs, targets)
     state = run(problem, calibrated, streams, begin(problem, calibrated), observer=observer)
     return Fit(module, calibrated, state, streams.mode)
+
+
+def _check_classes(module: nn.Module, inputs: Tensor, targets: Tensor) -> None:
+    """Refuse targets that cross entropy cannot take before a step is taken, and not when a row is drawn.
+
+    Raises:
+        SfumatoError: if a target is no class of the module's outputs.
+    """
+    if targets.dtype != torch.int64 or targets.ndim != 1:
+        raise SfumatoError(
+            f"targets have dtype {targets.dtype} and {targets.ndim} dimensions; allowed for cross entropy is a "
+            "vector of torch.int64 classes, or another loss."
+        )
+    with torch.no_grad():
+        outputs = module(torch.zeros((1, *inputs.shape[1:]), dtype=inputs.dtype))
+    classes = outputs.shape[1] if outputs.ndim == 2 else 0
+    if classes and len(targets) and not 0 <= int(targets.min()) <= int(targets.max()) < classes:
+        raise SfumatoError(
+            f"targets range from {int(targets.min())} to {int(targets.max())}; allowed are classes from 0 to "
+            f"{classes - 1}, one for each of the module's outputs."
+        )

@@ -14,7 +14,7 @@ from typing import Literal
 from dp_accounting import DpEvent
 
 from sfumato import accounting, mechanisms
-from sfumato.checks import is_integer
+from sfumato.checks import is_integer, is_number
 from sfumato.errors import SfumatoError
 from sfumato.topk.scores import Score
 from sfumato.topk.supports import SupportShape
@@ -111,8 +111,7 @@ class TwoPhasePlan:
         }
         for name, (low, high, low_in, high_in) in limits.items():
             value = getattr(self, name)
-            number = isinstance(value, int | float) and not isinstance(value, bool)
-            inside = number and (
+            inside = is_number(value) and (
                 low < value < high or (low_in and value == low) or (high_in and value == high)
             )
             if not inside:
@@ -160,14 +159,14 @@ class TwoPhasePlan:
             raise SfumatoError(
                 f"n is {n!r}; allowed is an integer of at least expected_batch_size ({self.expected_batch_size})."
             )
-        if not 0 < delta < 1 / n:
+        if not is_number(delta) or not 0 < delta < 1 / n:
             raise SfumatoError(
-                f"delta is {delta}; allowed is a number above 0 and below 1 / n ({1 / n:.3g})."
+                f"delta is {delta!r}; allowed is a number above 0 and below 1 / n ({1 / n:.3g})."
             )
         if self.method == "non_private":
             return CalibratedPlan(self, None, delta, n, (0.0,))
-        if epsilon is None:
-            raise SfumatoError(f"epsilon is None; allowed for {self.method} is a positive number.")
+        if not is_number(epsilon) or epsilon is None:
+            raise SfumatoError(f"epsilon is {epsilon!r}; allowed for {self.method} is a positive number.")
         rate = self.expected_batch_size / n
         if self.two_phases:
             sigmas = accounting.calibrate_two_phases(

@@ -24,7 +24,7 @@ class Probe:
 
     Attributes:
         inputs: Tensor[rows, ...].
-        targets: int64 Tensor[rows].
+        targets: Tensor[rows].
     """
 
     inputs: Tensor
@@ -44,12 +44,13 @@ class Measurement:
     """What the probe showed.
 
     Attributes:
-        loss, accuracy: means over the probe rows.
+        loss: mean over the probe rows.
+        accuracy: share of rows whose largest output is the target class; None without classes.
         retained_energy: ||P_A G||^2 / ||G||^2 of the mean clipped gradient G, or None when not asked for.
     """
 
     loss: float
-    accuracy: float
+    accuracy: float | None
     retained_energy: float | None = None
 
 
@@ -90,9 +91,8 @@ def measure(
     with torch.no_grad(), FastPooling():
         outputs = module(probe.inputs)
         mean_loss = float(loss(outputs, probe.targets).mean())
-        accuracy = (
-            float((outputs.argmax(dim=-1) == probe.targets).float().mean()) if outputs.dim() > 1 else 0.0
-        )
+        classes = outputs.dim() > 1 and not probe.targets.is_floating_point()
+        accuracy = float((outputs.argmax(dim=-1) == probe.targets).float().mean()) if classes else None
     if clip_norm is None:
         return Measurement(mean_loss, accuracy)
     gradient = mean_clipped_gradient(module, loss, engine, probe, layout, clip_norm).double()

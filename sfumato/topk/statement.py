@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from sfumato import accounting
+from sfumato.errors import SfumatoError
 from sfumato.guarantee import AuditBound, Figure, Phase, PrivacyStatement, TuningCost
 from sfumato.ledger import EventLedger
 from sfumato.topk.plan import CalibratedPlan
@@ -46,9 +47,10 @@ def privacy_statement(
         price: of the ledger's events, if it is known already.
 
     Raises:
-        SfumatoError: if the statement would be incomplete.
+        SfumatoError: if the statement would be incomplete, or the ledger did not record the plan's steps.
     """
     plan = calibrated.plan
+    check_recorded(calibrated, ledger)
     price = price or price_of(ledger, calibrated.delta)
     private = plan.method != "non_private"
     return PrivacyStatement(
@@ -78,6 +80,30 @@ def privacy_statement(
     )
 
 
+def check_recorded(calibrated: CalibratedPlan, ledger: EventLedger) -> None:
+    """Refuse a ledger that holds other steps than the plan, whose phases the statement prints.
+
+    Raises:
+        SfumatoError: if a step is missing, or another one was recorded.
+    """
+    planned = EventLedger()
+    for event in calibrated.events:
+        planned.record(event)
+    if ledger.to_json() != planned.to_json():
+        raise SfumatoError(
+            f"the ledger recorded {_steps(ledger)}; allowed is what the plan takes, {_steps(planned)}."
+        )
+
+
+def _steps(ledger: EventLedger) -> str:
+    runs = [
+        f"{entry['count']} at rate {float(entry.get('sampling_rate', 1.0)):.5g} and noise multiplier "
+        f"{float(entry.get('noise_multiplier', 0.0)):.5g}"
+        for entry in ledger.to_json()
+    ]
+    return f"{ledger.steps} steps ({', '.join(runs)})" if runs else "no step"
+
+
 def _figures(price: accounting.Price) -> tuple[Figure, ...]:
     edge = ", at the edge of the order grid" if price.rdp_order_at_grid_edge else ""
     order = f"an upper bound, order {price.rdp_order:g}{edge}" if price.rdp_order is not None else ""
@@ -88,7 +114,7 @@ def _figures(price: accounting.Price) -> tuple[Figure, ...]:
         Figure("rdp", price.rdp, order or price.reason("rdp") or "not applicable"),
         Figure("prv", price.prv, error or price.reason("prv") or "not applicable"),
         Figure("zcdp", price.zcdp, price.reason("zcdp") or "optimal conversion"),
-        Figure("gdp", price.gaussian, price.reason("gaussian") or "exact"),
+        Figure("gaussian", price.gaussian, price.reason("gaussian") or "exact"),
     )
 
 
@@ -123,8 +149,11 @@ def _notes(calibrated: CalibratedPlan) -> tuple[str, ...]:
     plan = calibrated.plan
     notes = [f"the divisor of every step is the public expected batch size {plan.expected_batch_size}"]
     if plan.two_phases:
+        size = (
+            f"whole rows up to {plan.active_ratio:g}" if plan.support == "rows" else f"{plan.active_ratio:g}"
+        )
         notes.append(
-            f"the support holds {plan.active_ratio:g} of the coordinates ({plan.support}, score {plan.score}); choosing "
+            f"the support holds {size} of the coordinates ({plan.support}, score {plan.score}); choosing "
             "it is post-processing of released gradients, or random, and costs nothing"
         )
     return tuple(notes)

@@ -14,6 +14,7 @@
 from __future__ import annotations
 
 import math
+from decimal import Decimal
 from typing import Literal
 
 import numpy as np
@@ -29,10 +30,14 @@ SupportShape = Literal["global", "per_layer", "rows"]
 
 
 def support_size(active_ratio: float, dimension: int) -> int:
-    """K = floor(rho x d), at least 1 (Section 2.1 of docs/papers.md)."""
+    """K = floor(rho x d), at least 1 (Section 2.1 of docs/papers.md), with rho as it is written in decimals.
+
+    >>> support_size(0.29, 100)  # in binary, 0.29 x 100 is below 29
+    29
+    """
     if not 0 < active_ratio <= 1:
         raise SfumatoError(f"active_ratio is {active_ratio}; allowed is a number above 0 and at most 1.")
-    return max(1, math.floor(active_ratio * dimension))
+    return max(1, math.floor(Decimal(str(float(active_ratio))) * dimension))
 
 
 def _ranked(scores: NDArray[np.float64], stream: RandomStream) -> NDArray[np.int64]:
@@ -68,8 +73,8 @@ def choose_support(
     Args:
         scores: Tensor[d], from privatised gradients.
         active_ratio: rho; the support holds floor(rho x d) coordinates (``rows``: whole rows up to that many).
-        shape: ``global`` ranks all coordinates together, ``per_layer`` keeps the ratio in every parameter,
-            ``rows`` keeps whole rows (output channels or neurons) by their mean score.
+        shape: ``global`` ranks all coordinates together, ``per_layer`` keeps the ratio and at least one
+            coordinate in every parameter, ``rows`` keeps whole rows (output channels or neurons) by their mean score.
         layout: where each parameter lies in the flat vector.
         stream: breaks ties.
 
@@ -118,7 +123,11 @@ def choose_support(
 def random_support(
     active_ratio: float, shape: SupportShape, layout: ParameterLayout, stream: RandomStream
 ) -> Support:
-    """A support of the same size and shape chosen uniformly at random, without looking at any gradient."""
+    """A support of the same shape chosen uniformly at random, without looking at any gradient.
+
+    It holds as many coordinates as a chosen one; with ``rows``, whole rows up to the same number, so that the
+    two sizes may differ by less than a row.
+    """
     values = stream.random(layout.size)
     if shape == "rows":
         for row in _rows(layout):

@@ -46,10 +46,10 @@ class RestrictionBenefit:
 def noise_energy(coordinates: int, noise_std: float) -> float:
     """Expected squared norm of the noise on that many coordinates, k nu^2.
 
-    >>> noise_energy(100, 0.1)
-    1.0
+    >>> noise_energy(100, 0.5)
+    25.0
     """
-    return round(coordinates * noise_std**2, 15)
+    return coordinates * noise_std**2
 
 
 def restriction_benefit(
@@ -92,12 +92,12 @@ def misranking_clt(stronger: Means, weaker: Means, noise_std: float) -> float:
     Args:
         stronger: the T1 mean gradients of coordinate p.
         weaker: the T1 mean gradients of coordinate q, with the smaller mean square.
-        noise_std: nu, per coordinate and step.
+        noise_std: nu, per coordinate and step, above 0.
 
     Returns:
         Phi(-Delta / sqrt(V)), V = (4 nu^4 + 4 nu^2 (mean p^2 + mean q^2)) / T1; for ``mean_square`` scores.
     """
-    steps, mean_p, mean_q = _mean_squares(stronger, weaker)
+    steps, mean_p, mean_q = _mean_squares(stronger, weaker, noise_std)
     variance = (4 * noise_std**4 + 4 * noise_std**2 * (mean_p + mean_q)) / steps
     return float(ndtr(-(mean_p - mean_q) / np.sqrt(variance)))
 
@@ -107,7 +107,7 @@ def misranking_chernoff(stronger: Means, weaker: Means, noise_std: float) -> flo
 
     Minimises (1 - 4 s^2 nu^4)^(-T1/2) exp(-s T1 [p^2/(1+2 s nu^2) - q^2/(1-2 s nu^2)]) over 0 < s < 1/(2 nu^2).
     """
-    steps, mean_p, mean_q = _mean_squares(stronger, weaker)
+    steps, mean_p, mean_q = _mean_squares(stronger, weaker, noise_std)
     scale = 2 * noise_std**2
 
     u = np.linspace(0.0, 1.0, 20_001)[1:-1]
@@ -118,12 +118,16 @@ def misranking_chernoff(stronger: Means, weaker: Means, noise_std: float) -> flo
 
 def misranking_cantelli(stronger: Means, weaker: Means, noise_std: float) -> float:
     """Cantelli bound V / (V + Delta^2) of the same probability; arguments as in ``misranking_clt``."""
-    steps, mean_p, mean_q = _mean_squares(stronger, weaker)
+    steps, mean_p, mean_q = _mean_squares(stronger, weaker, noise_std)
     variance = (4 * noise_std**4 + 4 * noise_std**2 * (mean_p + mean_q)) / steps
     return float(variance / (variance + (mean_p - mean_q) ** 2))
 
 
-def _mean_squares(stronger: Means, weaker: Means) -> tuple[int, float, float]:
+def _mean_squares(stronger: Means, weaker: Means, noise_std: float) -> tuple[int, float, float]:
+    if not noise_std > 0:
+        raise SfumatoError(
+            f"noise_std is {noise_std}; allowed is a number above 0, since scores without noise rank exactly."
+        )
     p, q = np.asarray(stronger, dtype=np.float64), np.asarray(weaker, dtype=np.float64)
     if p.shape != q.shape or p.ndim != 1 or len(p) == 0:
         raise SfumatoError(

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from sfumato import mechanisms
+from sfumato.checks import is_integer
 from sfumato.dpsgd import Engine, FastPooling, ParameterLayout, Support, get_engine, privatize, validate
 from sfumato.dpsgd.optimizers import Adam, Sgd, restrict_state
 from sfumato.errors import SfumatoError
@@ -95,6 +96,13 @@ class Problem:
 
     def __post_init__(self) -> None:
         """Refuse modules that mix examples and rows that do not match."""
+        for name in ("inputs", "targets"):
+            rows = getattr(self, name)
+            if not isinstance(rows, Tensor) or rows.ndim == 0:
+                kind = "a tensor without a dimension" if isinstance(rows, Tensor) else type(rows).__name__
+                raise SfumatoError(
+                    f"{name} is {kind}; allowed is a tensor with a row per example, as torch.as_tensor gives."
+                )
         validate(self.module)
         if len(self.inputs) != len(self.targets):
             raise SfumatoError(
@@ -144,21 +152,23 @@ def run(
         streams: randomness; sampling and noise are keyed by step, so a resumed run draws the same.
         state: where to start; ``begin`` gives the first.
         until: total number of steps; all of the plan's by default.
-        observer: called after each step, for progress and checkpoints.
+        observer: called after each step with a state of its own, for progress and checkpoints.
 
     Raises:
-        SfumatoError: if the parameters stop being finite.
+        SfumatoError: if ``until`` exceeds the plan's steps, or the parameters stop being finite.
     """
     layout = ParameterLayout.of(problem.module)
     phases = calibrated.phases
-    copied = EventLedger.from_json(state.ledger.to_json(), state.ledger.empty_batches)
-    state = replace(state, ledger=copied)
-    end = sum(phase.steps for phase in phases) if until is None else until
+    total = sum(phase.steps for phase in phases)
+    end = total if until is None else until
+    if not is_integer(end) or not 0 <= end <= total:
+        raise SfumatoError(f"until is {until!r}; allowed is an integer from 0 to the plan's {total} steps.")
     while state.step < end:
         first = state.step < phases[0].steps
         phase = phases[0] if first else phases[1]
         if state.step == phases[0].steps:
             state = _enter_second_phase(calibrated.plan, phase, layout, streams, state)
+        state = replace(state, ledger=state.ledger.copied())  # a state that was handed out never changes
         step = _plain_step if calibrated.plan.method == "non_private" else _private_step
         state = step(problem, calibrated, phase, layout, streams, state)
         if observer is not None:
@@ -280,12 +290,15 @@ def _plain_step(
     sampler = PoissonSampler(calibrated.n, calibrated.plan.expected_batch_size)
     rows = torch.from_numpy(sampler.draw(streams.stream("sampling", state.step), len(problem.inputs)))
     layout.load(problem.module, state.parameters)
-    with FastPooling():
-        losses = problem.loss(problem.module(problem.inputs[rows]), problem.targets[rows])
-    parameters = [parameter for parameter in problem.module.parameters() if parameter.requires_grad]
-    gradients = torch.autograd.grad(losses.sum() / calibrated.plan.expected_batch_size, parameters)
+    gradient = torch.zeros(layout.size)
+    if len(rows) > 0:
+        with FastPooling():
+            losses = problem.loss(problem.module(problem.inputs[rows]), problem.targets[rows])
+        parameters = [parameter for parameter in problem.module.parameters() if parameter.requires_grad]
+        mean = losses.sum() / calibrated.plan.expected_batch_size
+        gradients = torch.autograd.grad(mean, parameters, materialize_grads=True)
+        gradient = torch.cat([gradient.reshape(-1) for gradient in gradients]).to(torch.float32)
     _record(state, calibrated, 0.0, len(rows), streams)
-    gradient = torch.cat([gradient.reshape(-1) for gradient in gradients])
     return _updated(problem, calibrated.plan, phase, layout, state, gradient)
 
 

@@ -101,6 +101,11 @@ def test_the_default_parameters_and_every_profile_are_valid() -> None:
             "topk.audit.guesses is 5000; allowed is at most topk.audit.canaries (1000).",
         ),
         ("topk.audit.datasets", ["digits"], "topk.audit.datasets holds 'digits'"),
+        (
+            "topk.audit.confidence",
+            0.75,
+            "topk.audit.confidence is 0.75; allowed is a value greater than 0.75.",
+        ),
         ("topk.membership.datasets", ["mnist"], "topk.membership.blocks is empty"),
         ("privacy.mode", "release", "topk.grid.seeds is [0, 1, 2] in release mode; allowed is null"),
         ("privacy.delta", "1e-5", "privacy.delta is '1e-5'; allowed is a valid number."),

@@ -55,7 +55,15 @@ def test_the_order_of_consumers_shifts_no_stream() -> None:
 
 @pytest.mark.parametrize(
     ("seed", "mode"),
-    [(None, "simulation"), (3, "release"), (-1, "simulation"), (True, "simulation"), (0, "secure")],
+    [
+        (None, "simulation"),
+        (3, "release"),
+        (-1, "simulation"),
+        (True, "simulation"),
+        (0, "secure"),
+        ("a", "simulation"),
+        (1.5, "simulation"),
+    ],
 )
 def test_a_seed_that_does_not_fit_the_mode_is_refused(seed: int | None, mode: str) -> None:
     with pytest.raises(SfumatoError):

@@ -58,6 +58,16 @@ CALLS = {
         ("attack", "topk --dataset mnist --epsilon 3", "--attack is missing"),
         ("account", "topk --dataset mnist --epsilon 3", "mnist-tp_topk-3.json is missing"),
         ("shadow", "topk --dataset mnist --method dense --epsilon 3 --block x", "--block is 'x'; allowed is"),
+        (
+            "shadow",
+            "topk --dataset mnist --method dense --epsilon 3 --block 0.5",
+            "--block is '0.5'; allowed is",
+        ),
+        (
+            "shadow",
+            "topk --dataset mnist --method dense --epsilon 3 --block nan",
+            "--block is 'nan'; allowed is",
+        ),
     ],
 )
 def test_bad_input_is_one_sentence_and_changes_nothing(

@@ -272,3 +272,117 @@ def test_no_warning_reaches_the_user() -> None:
         for engine in ENGINES:
             d = ParameterLayout.of(model).size
             get_engine(engine).clipped_sum(model, cross_entropy, batch, Support.full(d), 1.0)
+
+
+class Unused(nn.Module):
+    """Holds a layer that its forward does not use."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.unused, self.head = nn.Linear(6, 4), nn.Linear(2, 2), nn.Linear(4, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(torch.tanh(self.first(x)))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_parameters_that_are_not_used_have_gradients_of_zero(engine: str) -> None:
+    _, batch = make("linear", torch.float32)
+    assert_exact(get_engine(engine, 3), initialise(Unused()), batch)
+
+
+class Folded(nn.Module):
+    """Runs its layers on rows that are parts of an example."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        parts = self.layer(x.view(2 * len(x), 1, 3, 1)).view(len(x), 2, 2, 3)
+        return torch.tanh(parts).sum(dim=(1, 2)) * torch.arange(1.0, 4.0)
+
+
+@pytest.mark.parametrize("layer", [nn.Conv2d(1, 2, 1), nn.Conv2d(1, 2, (3, 1), padding=(1, 0))])
+def test_opacus_refuses_layers_that_read_parts_of_examples_as_examples(layer: nn.Module) -> None:
+    """Their gradients would be clipped one by one, and an example could move the sum by more than the bound."""
+    model, batch = initialise(Folded(layer)), make("linear", torch.float32)[1]
+    support = Support.full(ParameterLayout.of(model).size)
+    with pytest.raises(
+        UnsupportedLayerError, match=r"14 gradients for 7 examples .* functional engine instead"
+    ):
+        get_engine("opacus").clipped_sum(model, cross_entropy, batch, support, 0.3)
+    assert_exact(get_engine("functional"), model, batch)
+
+
+class Leaking(nn.Module):
+    """Uses the weight of a layer outside of the layer too, or only there."""
+
+    def __init__(self, only: bool) -> None:
+        super().__init__()
+        self.linear, self.head, self.only = nn.Linear(6, 6), nn.Linear(6, 3), only
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        inside = x if self.only else self.linear(x)
+        return self.head(torch.tanh(inside @ self.linear.weight))
+
+
+@pytest.mark.parametrize("only", [False, True])
+def test_opacus_refuses_parameters_that_are_used_outside_of_their_layer(only: bool) -> None:
+    """Opacus sees no other use than the layer's own; its gradients would silently be others."""
+    model, batch = initialise(Leaking(only)), make("linear", torch.float32)[1]
+    support = Support.full(ParameterLayout.of(model).size)
+    with pytest.raises(UnsupportedLayerError, match=r"'linear.weight' has gradients .* do not add up"):
+        get_engine("opacus").clipped_sum(model, cross_entropy, batch, support, 0.3)
+    assert_exact(get_engine("functional"), model, batch)
+
+
+LAYERS = {
+    "conv1d": lambda: nn.Conv1d(4, 6, 3, stride=2, padding=2, dilation=2, groups=2),
+    "conv1d_same": lambda: nn.Conv1d(4, 6, 4, padding="same"),
+    "conv2d": lambda: nn.Conv2d(4, 6, (3, 2), stride=(2, 1), padding=(1, 2), dilation=(1, 2), groups=2),
+    "conv2d_same": lambda: nn.Conv2d(4, 6, (2, 3), padding="same", bias=False),
+    "conv3d": lambda: nn.Conv3d(4, 6, (1, 2, 3), stride=(1, 2, 1), padding=1, dilation=(2, 1, 1), groups=2),
+    "group_norm": lambda: nn.GroupNorm(2, 4),
+    "layer_norm": lambda: nn.LayerNorm([5, 6]),
+    "layer_norm_last": lambda: nn.LayerNorm(6),
+    "instance_norm1d": lambda: nn.InstanceNorm1d(4, affine=True),
+    "instance_norm2d": lambda: nn.InstanceNorm2d(4, affine=True),
+    "instance_norm3d": lambda: nn.InstanceNorm3d(4, affine=True),
+    "linear": lambda: nn.Linear(6, 2),
+}
+
+
+@pytest.mark.filterwarnings("ignore:Using padding='same'")
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("name", list(LAYERS))
+def test_every_layer_of_opacus_is_exact_with_all_of_its_options(engine: str, name: str) -> None:
+    shape = (4, 6) if "1d" in name else (4, 5, 5, 6) if "3d" in name else (4, 5, 6)
+    images = torch.randn(5, *shape, generator=generator())
+    model = nn.Sequential(LAYERS[name](), nn.Tanh(), nn.Flatten(), nn.LazyLinear(3))
+    model(images)
+    targets = torch.tensor([0, 1, 2, 1, 0])
+    d = ParameterLayout.of(initialise(model)).size
+    wanted = reference_sum(reference_gradients(model, cross_entropy, (images, targets)), Support.full(d), 0.3)
+    found = get_engine(engine, 2).clipped_sum(model, cross_entropy, (images, targets), Support.full(d), 0.3)
+    assert close(found.sum, wanted.sum)
+    assert close(found.norms, wanted.norms)
+
+
+def test_gradients_that_are_nothing_but_rounding_are_not_refused() -> None:
+    """A bias before an instance norm has no effect; what is left of its gradients adds up to nothing in particular."""
+    model = initialise(
+        nn.Sequential(nn.Conv2d(2, 4, 3), nn.InstanceNorm2d(4, affine=True), nn.Flatten(), nn.Linear(64, 3))
+    )
+    batch = torch.randn(7, 2, 6, 6, generator=generator()), torch.tensor([0, 1, 2, 1, 0, 2, 1])
+    gradients = reference_gradients(model, cross_entropy, batch)
+    d = ParameterLayout.of(model).size
+    for support in (Support.full(d), Support.of([72, 73, 74, 75], d)):
+        found = get_engine("opacus").clipped_sum(model, cross_entropy, batch, support, 0.3)
+        wanted = reference_sum(gradients, support, 0.3)
+        assert float((found.sum.double() - wanted.sum).norm()) <= 1e-5
+
+    def large(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        return 1e6 * cross_entropy(outputs, targets)
+
+    get_engine("opacus").clipped_sum(model, large, batch, Support.full(d), 0.3)

@@ -249,3 +249,50 @@ def test_micro_batch_is_chosen_by_the_active_parameters_alone() -> None:
         29,
         1,
     ]
+
+
+class Temperature(nn.Module):
+    """A scalar parameter."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(6, 3)
+        self.scale = nn.Parameter(torch.tensor(1.3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.linear(x) * self.scale
+
+
+class Broadcast(nn.Module):
+    """A Linear operation whose bias has a shape that is broadcast."""
+
+    def __init__(self, *shape: int) -> None:
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(torch.ones(3, 6)), nn.Parameter(torch.ones(shape))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return functional.linear(x.unsqueeze(1).repeat(1, 4, 1), self.weight, self.bias).tanh().sum(dim=1)
+
+
+class Frames(nn.Module):
+    """A convolution over the frames of a film, all frames of all films in one batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(1, 4, 2)
+        self.mix = nn.Linear(4, 4)
+        self.head = nn.Linear(4, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        frames = x.view(len(x), 3, 1, 1, 2).repeat(1, 1, 1, 3, 2).flatten(0, 1)
+        hidden = torch.tanh(self.mix(torch.tanh(self.conv(frames)).mean(dim=(2, 3))))
+        return self.head(hidden.view(len(x), 3, 4).mean(dim=1))
+
+
+@pytest.mark.parametrize(
+    "model",
+    [Temperature(), Broadcast(1), Broadcast(1, 3), Broadcast(4, 3), Frames()],
+    ids=["scalar", "bias_of_one", "bias_of_one_row", "bias_of_four_rows", "frames"],
+)
+def test_scalars_broadcast_biases_and_folded_batches_are_exact(model: nn.Module) -> None:
+    assert_exact(get_engine("functional", 3), initialise(model), make("linear", torch.float32)[1])

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
+
 import pytest
 import torch
 from torch import nn
 from torch.nn.utils import parametrizations
 
-from sfumato.dpsgd import check_examples_do_not_mix, validate
+from sfumato.dpsgd import validate
 from sfumato.errors import SfumatoError, UnsupportedLayerError
-from tests.sfumato.dpsgd.reference import MODELS, OPACUS_MODELS, OwnParameters, Tokens, generator, make
+from tests.sfumato.dpsgd.reference import MODELS, OPACUS_MODELS, OwnParameters, Tokens, make
 
 REFUSED = {
     "batch_norm": (nn.BatchNorm2d(4), "nn.GroupNorm"),
@@ -69,6 +71,9 @@ def test_opacus_refuses_layers_that_it_has_no_rule_for() -> None:
         UnsupportedLayerError, match=r"\(the module itself\)' \(OwnParameters\) holds parameters \(scale\)"
     ):
         validate(OwnParameters(), "opacus")
+    with pytest.raises(UnsupportedLayerError, match=r"'0' .LayerNorm. has no bias.*use bias=True or"):
+        validate(nn.Sequential(nn.LayerNorm(6, bias=False)), "opacus")
+    validate(nn.Sequential(nn.LayerNorm(6, elementwise_affine=False), nn.Linear(6, 3)), "opacus")
     with pytest.raises(UnsupportedLayerError, match="padding row"):
         validate(Tokens(padding_idx=0), "opacus")
 
@@ -86,40 +91,25 @@ def test_modules_with_nothing_to_train_or_two_dtypes_are_refused() -> None:
         validate(nn.Linear(2, 2), "fast")
 
 
-class Centre(nn.Module):
-    """Subtracts the mean over the batch."""
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x - x.mean(dim=0)
-
-
-class Previous(nn.Module):
-    """Adds the example before."""
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x + x.roll(1, dims=0)
+@pytest.mark.parametrize("kind", ["weight_norm", "spectral_norm"])
+def test_older_parametrisations_are_refused_by_name(kind: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        layer = getattr(nn.utils, kind)(nn.Linear(6, 3))
+    with pytest.raises(
+        UnsupportedLayerError, match=rf"layer '1' \(Linear\) .* without torch.nn.utils.{kind} instead\.$"
+    ):
+        validate(nn.Sequential(nn.Linear(6, 6), layer))
 
 
-@pytest.mark.parametrize("mixer", [Centre(), Previous(), nn.BatchNorm1d(6), nn.Softmax(dim=0)])
-def test_mixing_is_found_on_inputs(mixer: nn.Module) -> None:
-    inputs = torch.randn(4, 6, generator=generator())
-    model = nn.Sequential(nn.Linear(6, 6), mixer, nn.Linear(6, 2))
-    state = {key: value.clone() for key, value in model.state_dict().items()}
-    with pytest.raises(UnsupportedLayerError, match="mixes the examples of a batch"):
-        check_examples_do_not_mix(model, inputs)
-    assert all(torch.equal(value, state[key]) for key, value in model.state_dict().items())
-
-
-@pytest.mark.parametrize("name", list(MODELS))
-def test_models_that_do_not_mix_pass(name: str) -> None:
-    model, (inputs, _) = make(name, torch.float32)
-    check_examples_do_not_mix(model, inputs)
-
-
-def test_inputs_that_a_model_cannot_take_are_named() -> None:
-    with pytest.raises(UnsupportedLayerError, match=r"cannot be run on inputs of shape \(2, 3\)"):
-        check_examples_do_not_mix(nn.Linear(4, 2), torch.zeros(2, 3))
-    with pytest.raises(SfumatoError, match="holds 1 examples"):
-        check_examples_do_not_mix(nn.Linear(4, 2), torch.zeros(1, 4))
-    with pytest.raises(UnsupportedLayerError, match=r"outputs of shape \(12,\) for 2 examples"):
-        check_examples_do_not_mix(nn.Sequential(nn.Linear(4, 6), nn.Flatten(0)), torch.zeros(2, 4))
+@pytest.mark.parametrize("mode", ["circular", "reflect", "replicate"])
+@pytest.mark.parametrize("kind", [nn.Conv1d, nn.Conv2d, nn.Conv3d])
+def test_padding_that_opacus_takes_for_zeros_is_refused_for_opacus_alone(
+    kind: type[nn.Conv1d], mode: str
+) -> None:
+    model = nn.Sequential(kind(2, 4, 3, padding=1, padding_mode=mode))
+    validate(model)
+    with pytest.raises(
+        UnsupportedLayerError, match=rf"layer '0' .* pads with '{mode}'.*functional engine instead\.$"
+    ):
+        validate(model, "opacus")

@@ -107,3 +107,15 @@ def test_an_opacus_engine_can_be_audited_too() -> None:
     calibrated = _plan(warmup_steps=2, train_steps=3).calibrate(2.0, 1e-5, 600)
     outcome = audit(problem, held_out, 2, calibrated, SETTING, Streams(0))
     assert outcome.gradient_space.canaries == 300
+
+
+def test_an_audit_that_could_say_nothing_is_refused_before_a_step() -> None:
+    problem, held_out = _problem()
+    taken: list[object] = []
+    open_plan = _plan(method="non_private").calibrate(None, 1e-5, 600)
+    with pytest.raises(SfumatoError, match="non_private"):
+        audit(problem, held_out, 2, open_plan, SETTING, Streams(0), taken.append)
+    narrow = _plan(active_ratio=0.01).calibrate(2.0, 1e-5, 600)
+    with pytest.raises(SfumatoError, match=r"canaries is 300; allowed is up to \d+, the active coordinates"):
+        audit(problem, held_out, 2, narrow, SETTING, Streams(0), taken.append)
+    assert taken == []

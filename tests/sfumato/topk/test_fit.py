@@ -8,10 +8,14 @@ import pytest
 import torch
 from torch import nn
 
+from sfumato.dpsgd import get_engine
 from sfumato.errors import SfumatoError, UnsupportedLayerError
 from sfumato.guarantee import PrivacyStatement, TuningCost
+from sfumato.ledger import EventLedger
+from sfumato.mechanisms import subsampled_gaussian_step
 from sfumato.rng import Streams
 from sfumato.topk import TwoPhasePlan, fit
+from sfumato.topk.statement import privacy_statement
 
 ROOT = Path(__file__).resolve().parents[3]
 PLAN = TwoPhasePlan(expected_batch_size=30, warmup_steps=4, train_steps=6).calibrate(2.0, 1e-5, 500)
@@ -90,3 +94,54 @@ def test_token_inputs_are_accepted() -> None:
     tokens = torch.from_numpy(Streams(0).stream("t").integers(0, 7, (480, 4)))
     result = fit(PLAN, module, tokens, _rows()[1], Streams(0))
     assert result.support.k >= 1
+
+
+def test_a_statement_of_other_steps_than_the_plan_is_refused() -> None:
+    with pytest.raises(
+        SfumatoError, match="the ledger recorded no step; allowed is what the plan takes, 10 steps"
+    ):
+        privacy_statement(PLAN, EventLedger(), "release")
+    other = EventLedger()
+    other.record(subsampled_gaussian_step(0.1, 50.0))
+    with pytest.raises(SfumatoError, match=r"1 steps \(1 at rate 0.1 and noise multiplier 50\)"):
+        privacy_statement(PLAN, other, "release")
+    result = fit(PLAN, nn.Linear(5, 2), *_rows(), Streams(0))
+    once_more = result.state.ledger.copied()
+    once_more.record(PLAN.events[-1].event)  # type: ignore[attr-defined]
+    with pytest.raises(SfumatoError, match="the ledger recorded 11 steps"):
+        privacy_statement(PLAN, once_more, "simulation")
+
+
+def test_a_plan_without_noise_is_refused_in_words() -> None:
+    with pytest.raises(SfumatoError, match="the plan is a TwoPhasePlan; allowed is one with its noise"):
+        fit(TwoPhasePlan(), nn.Linear(5, 2), *_rows(), Streams(0))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (lambda targets: targets.float(), "targets have dtype torch.float32 and 1 dimensions"),
+        (lambda targets: targets[:, None], "targets have dtype torch.int64 and 2 dimensions"),
+        (lambda targets: targets + 1, "targets range from 1 to 2; allowed are classes from 0 to 1"),
+        (lambda targets: targets - 1, "targets range from -1 to 0; allowed are classes from 0 to 1"),
+    ],
+)
+def test_targets_that_are_no_classes_are_refused_before_a_step(change: Any, sentence: str) -> None:
+    inputs, targets = _rows()
+    taken: list[object] = []
+    with pytest.raises(SfumatoError, match=sentence):
+        fit(PLAN, nn.Linear(5, 2), inputs, change(targets), Streams(0), observer=taken.append)
+    assert taken == []
+
+
+class Centre(nn.Module):
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        return rows - rows.mean(dim=0)
+
+
+@pytest.mark.parametrize("engine", ["functional", "opacus"])
+def test_mixing_behind_an_embedding_is_refused_too(engine: Any) -> None:
+    module = nn.Sequential(nn.Embedding(7, 4), nn.Flatten(), Centre(), nn.Linear(12, 2))
+    tokens = torch.from_numpy(Streams(0).stream("tokens").integers(0, 7, (480, 3)))
+    with pytest.raises(UnsupportedLayerError, match="mixes the examples"):
+        fit(PLAN, module, tokens, torch.zeros(480, dtype=torch.int64), Streams(0), engine=get_engine(engine))

@@ -3,6 +3,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import numpy as np
 import pytest
 
 from sfumato import accounting, mechanisms
@@ -93,11 +94,11 @@ def test_a_wrong_value_is_refused_by_name(field: str, value: object) -> None:
         (1.0, 1e-3, 10_000, "delta"),
         (None, 1e-5, 10_000, "epsilon"),
         (1.0, 0.0, 10_000, "delta"),
+        ("3", 1e-5, 10_000, "epsilon is '3'; allowed for tp_topk is a positive number"),
+        (1.0, "1e-5", 10_000, "delta is '1e-5'; allowed is a number"),
     ],
 )
-def test_a_budget_that_makes_no_sense_is_refused(
-    epsilon: float | None, delta: float, n: int, named: str
-) -> None:
+def test_a_budget_that_makes_no_sense_is_refused(epsilon: Any, delta: Any, n: int, named: str) -> None:
     with pytest.raises(SfumatoError, match=named):
         PLAN.calibrate(epsilon, delta, n)
 
@@ -106,3 +107,7 @@ def test_every_method_has_phases() -> None:
     for method in METHODS:
         plan = dataclasses.replace(PLAN, method=method)
         assert sum(phase.steps for phase in plan.phases()) == plan.total_steps
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    assert TwoPhasePlan(active_ratio=np.float32(0.5), train_steps=np.int64(3)).active_ratio == 0.5  # type: ignore[arg-type]

@@ -101,3 +101,11 @@ def test_rows_that_do_not_fit_are_refused() -> None:
     layout = ParameterLayout.of(nn.Linear(50, 2, bias=False))
     with pytest.raises(SfumatoError, match="whole rows"):
         choose_support(torch.zeros(100), 0.1, "rows", layout, Streams(0).stream("ties"))
+
+
+@pytest.mark.parametrize(
+    ("ratio", "dimension", "size"),
+    [(0.29, 100, 29), (0.57, 100, 57), (0.58, 50, 29), (0.1, 26010, 2601), (0.1, 9, 1)],
+)
+def test_the_size_is_that_of_the_ratio_as_it_is_written(ratio: float, dimension: int, size: int) -> None:
+    assert support_size(ratio, dimension) == size

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -92,3 +94,13 @@ def test_wrong_order_and_sizes_are_refused() -> None:
         misranking_clt([0.1, 0.2], [0.2], 1.0)
     with pytest.raises(SfumatoError, match="active"):
         restriction_benefit(1.0, 10, 11, 0.1)
+
+
+def test_small_noise_energies_keep_their_digits() -> None:
+    assert noise_energy(1000, 1e-9) == pytest.approx(1e-15, rel=1e-12)
+
+
+@pytest.mark.parametrize("figure", [misranking_clt, misranking_chernoff, misranking_cantelli])
+def test_misranking_without_noise_is_refused(figure: Callable[..., float]) -> None:
+    with pytest.raises(SfumatoError, match=r"noise_std is 0.0; allowed is a number above 0"):
+        figure([0.9] * 3, [0.3] * 3, 0.0)

@@ -235,3 +235,80 @@ def test_adam_trains_too() -> None:
     state = _fit(optimizer="adam", learning_rate_warmup=0.01, learning_rate_train=0.01)
     assert bool(torch.isfinite(state.parameters).all())
     assert set(state.optimizer) == {"first_moment", "second_moment", "step"}
+
+
+def test_a_state_that_an_observer_kept_never_changes() -> None:
+    problem, calibrated = _problem(), _calibrated()
+    states = [begin(problem, calibrated)]
+    done = run(problem, calibrated, Streams(0), states[0], observer=states.append)
+    assert [state.ledger.steps for state in states] == [state.step for state in states] == list(range(21))
+    again = run(problem, calibrated, Streams(0), states[7])
+    assert again.ledger.to_json() == done.ledger.to_json()
+    assert torch.equal(again.parameters, done.parameters)
+
+
+@pytest.mark.parametrize("method", ["tp_topk", "dense"])
+@pytest.mark.parametrize("until", [21, -1, 2.5])
+def test_no_step_beyond_the_plan_is_taken(method: Method, until: Any) -> None:
+    problem, calibrated = _problem(), _calibrated(method)
+    with pytest.raises(
+        SfumatoError, match=f"until is {until}; allowed is an integer from 0 to the plan's 20 steps"
+    ):
+        run(problem, calibrated, Streams(0), begin(problem, calibrated), until=until)
+
+
+class Awkward(nn.Module):
+    """A parameter that is not used, and a view that an empty batch cannot have."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.used, self.unused = nn.Linear(6, 2), nn.Linear(3, 3)
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        return self.used(rows.view(rows.size(0), -1))
+
+
+@pytest.mark.parametrize("method", ["non_private", "dense", "tp_topk"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_unused_parameters_empty_batches_and_double_precision_train(
+    method: Method, dtype: torch.dtype
+) -> None:
+    inputs, targets = _rows(8)
+    module = Awkward().to(dtype)
+    problem = Problem(module, inputs.to(dtype), targets)
+    plan = dataclasses.replace(PLAN, method=method, expected_batch_size=1)
+    calibrated = plan.calibrate(None if method == "non_private" else 3.0, 1e-5, 400)
+    before = module.unused.weight.detach().clone()
+    done = run(problem, calibrated, Streams(0), begin(problem, calibrated))
+    assert done.ledger.empty_batches > 0
+    assert done.step == 20
+    if method == "non_private":
+        assert torch.equal(module.unused.weight, before)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "targets", "sentence"),
+    [
+        ([[1.0, 2.0]], torch.zeros(1), "inputs is list; allowed is a tensor"),
+        (np.zeros((4, 6)), torch.zeros(4), "inputs is ndarray; allowed is a tensor"),
+        (torch.zeros(4, 6), (0, 1, 0, 1), "targets is tuple; allowed is a tensor"),
+        (torch.tensor(1.0), torch.zeros(1), "inputs is a tensor without a dimension"),
+    ],
+)
+def test_rows_that_are_no_tensors_are_refused(inputs: Any, targets: Any, sentence: str) -> None:
+    with pytest.raises(SfumatoError, match=sentence):
+        Problem(build("mlp", (6,), 2, Streams(1).stream("init")), inputs, targets)
+
+
+def test_a_probe_of_a_regression_has_no_accuracy() -> None:
+    inputs, _ = _rows(50)
+
+    def squared(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        return (outputs - targets).square().sum(dim=-1)
+
+    module = build("mlp", (6,), 1, Streams(1).stream("init"))
+    problem = Problem(module, inputs, torch.zeros(50, 1), squared, probe=Probe(inputs, torch.zeros(50, 1)))
+    calibrated = _calibrated()
+    done = run(problem, calibrated, Streams(0), begin(problem, calibrated), until=1)
+    assert done.curve.points[0].held_out_loss is not None
+    assert done.curve.points[0].held_out_accuracy is None
