@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from dp_accounting import DpEvent
@@ -105,7 +106,7 @@ def fit(
         SfumatoError: if the plan is not calibrated, or on rows that do not fit.
     """
     probe = Probe(*held_out) if held_out is not None else None
-    given: object = calibrated
+    given = cast("object", calibrated)
     if not isinstance(given, CalibratedPlan):
         raise SfumatoError(
             f"the plan is a {type(given).__name__}; allowed is one with its noise, as plan.calibrate gives."
