@@ -14,6 +14,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from flows.errors import FlowError
+
 PROJECT_ROOT = Path(__file__).resolve().parents[1]
 """Folder that holds the flows package."""
 
@@ -45,6 +47,22 @@ def set_defaults() -> None:
         os.environ.setdefault(name, value)
     with contextlib.suppress(OSError):  # Prefect makes the last folder only, and says so later if it cannot
         Path(os.environ["PREFECT_HOME"]).mkdir(parents=True, exist_ok=True)
+
+
+def check_root(root: Path) -> Path:
+    """The resolved folder, if it is one that flows can run in.
+
+    Raises:
+        FlowError: if it holds no dvc.yaml.
+    """
+    folder = root.resolve()
+    try:
+        found = (folder / "dvc.yaml").is_file()
+    except OSError:
+        found = False
+    if not found:
+        raise FlowError(f"--root is {str(root)!r}; allowed is a folder that holds a dvc.yaml.")
+    return folder
 
 
 def child_environment(base: Mapping[str, str] | None = None) -> dict[str, str]:

@@ -30,7 +30,7 @@ from prefect.states import Completed
 from prefect.task_runners import ThreadPoolTaskRunner
 
 from flows.console import Console, Progress
-from flows.environment import PROJECT_ROOT
+from flows.environment import PROJECT_ROOT, check_root
 from flows.errors import FlowError, InterruptedStageError, StageFailedError
 from flows.orphans import noted
 from flows.pipeline import Pipeline, Plan
@@ -300,7 +300,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("targets", nargs="*", help="stages, groups or outputs; everything when none is given")
     add_arguments(parser)
     options = parser.parse_args(arguments)
-    return exit_status(lambda: run_graph(options.root.resolve(), options.targets or None, options.workers))
+    return exit_status(lambda: run_graph(check_root(options.root), options.targets or None, options.workers))
 
 
 if __name__ == "__main__":

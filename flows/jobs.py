@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from flows.committed import put_local_in_place, settle
-from flows.environment import PROJECT_ROOT, RUNTIME
+from flows.environment import PROJECT_ROOT, RUNTIME, check_root
 from flows.graph import GraphResult, add_arguments, exit_status, run_graph
 from flows.mirror import mirror_quietly
 from flows.orphans import noted
@@ -142,7 +142,9 @@ def say_where_to_look(root: Path, result: GraphResult, verdict: str | None) -> N
     with suppress(OSError):
         sys.stdout.write("\n" + (root / "report" / "summary.txt").read_text(encoding="utf-8").rstrip() + "\n")
     lines = [f"\n{result.count('ran')} stages ran, {result.count('cached')} were cached."]
-    if verdict is not None:
+    if verdict is not None and not result.count("ran"):
+        lines.append("Nothing had to run; the files are those of the last run.")
+    elif verdict is not None:
         lines.append(_SENTENCES[verdict] + (" See report/reproduction.json." if verdict != "bitwise" else ""))
     if (root / "report" / "index.html").exists():
         lines.append("Report:   report/index.html")
@@ -171,7 +173,7 @@ def command_line(
     options = parser.parse_args(arguments)
 
     def action() -> None:
-        root = options.root.resolve()
+        root = check_root(options.root)
         overrides = dict(assignment(text) for text in options.set)
         check_parameters(root)
         chosen: dict[str, Any] = {"targets": options.targets} if with_targets else {}

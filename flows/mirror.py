@@ -25,7 +25,7 @@ from typing import Any, TypeVar
 
 from flows.cells import Cell, read_cells
 from flows.committed import active_files
-from flows.environment import PROJECT_ROOT, RUNTIME
+from flows.environment import PROJECT_ROOT, RUNTIME, check_root
 from flows.errors import FlowError
 from flows.recovery import run_git
 from sfumato.errors import SfumatoError
@@ -184,7 +184,10 @@ def _retried(action: Callable[[], T]) -> T:
         except (MlflowException, SQLAlchemyError, sqlite3.Error, OSError) as error:
             if pause is None:
                 cause = (str(error).strip().splitlines() or [type(error).__name__])[0]
-                raise FlowError(f"MLflow's store cannot be used ({cause[:200]}).") from error
+                raise FlowError(
+                    f"MLflow's store cannot be used ({cause[:200]}); if its database, {RUNTIME}/mlflow/mlflow.db unless "
+                    "MLFLOW_TRACKING_URI says otherwise, is damaged, move it away: a new one is filled from the results."
+                ) from error
             time.sleep(pause)
     raise AssertionError
 
@@ -322,7 +325,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--root", type=Path, default=PROJECT_ROOT, help="folder of the DVC repository")
     options = parser.parse_args(arguments)
     try:
-        done = mirror(options.root.resolve())
+        done = mirror(check_root(options.root))
     except SfumatoError as error:
         sys.stderr.write(f"{error}\n")
         return getattr(error, "status", 2)

@@ -64,12 +64,13 @@ def local_api(root: Path = PROJECT_ROOT, meanwhile: Callable[[], object] | None 
         the address of the API.
 
     Raises:
-        FlowError: if the server does not come up.
+        FlowError: if the server does not come up, or the configured one does not answer.
     """
     from prefect.settings import PREFECT_API_URL, get_current_settings, temporary_settings
 
     configured = get_current_settings().api.url
     if configured:
+        _check_answers(str(configured))
         close_orphans()
         yield str(configured)
         return
@@ -91,6 +92,23 @@ def local_api(root: Path = PROJECT_ROOT, meanwhile: Callable[[], object] | None 
         with suppress(subprocess.TimeoutExpired):
             process.wait(timeout=3)
         end_group(process)
+
+
+def _check_answers(url: str) -> None:
+    """Refuse an API that the user set and that does not answer.
+
+    Raises:
+        FlowError: naming its address.
+    """
+    from prefect.client.orchestration import get_client
+
+    with get_client(sync_client=True) as client:
+        error = client.api_healthcheck()
+    if error is not None:
+        raise FlowError(
+            f"PREFECT_API_URL is {url!r}, and no Prefect API answers there ({type(error).__name__}); allowed is one that "
+            "runs, or none: then every flow brings its own."
+        )
 
 
 def _send_what_waits() -> None:

@@ -43,7 +43,8 @@ def merged(before: Mapping[str, Any], timings: Iterable[StageTiming]) -> dict[st
             "start": timing.start,
             "seconds": round(timing.seconds, 3),
         }
-        old = before.get(timing.name) or {}
+        old = before.get(timing.name)
+        old = old if isinstance(old, dict) else {}
         if timing.state == "ran":
             entry.update(last_run_start=timing.start, last_run_seconds=round(timing.seconds, 3))
         else:
@@ -83,5 +84,5 @@ def last_seconds(root: Path) -> dict[str, float]:
     return {
         name: float(entry["last_run_seconds"])
         for name, entry in read_timings(root).items()
-        if isinstance(entry, dict) and "last_run_seconds" in entry
+        if isinstance(entry, dict) and isinstance(entry.get("last_run_seconds"), int | float)
     }

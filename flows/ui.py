@@ -19,7 +19,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import FrameType
 
-from flows.environment import PROJECT_ROOT, RUNTIME
+from flows.environment import PROJECT_ROOT, RUNTIME, check_root
 from flows.errors import FlowError
 from flows.graph import exit_status
 from flows.mirror import mirror, tracking_uri
@@ -124,7 +124,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     def action() -> None:
         with suppress(KeyboardInterrupt):
-            show(options.root.resolve(), options.mlflow_port, options.prefect_port)
+            show(check_root(options.root), options.mlflow_port, options.prefect_port)
 
     return exit_status(action)
 

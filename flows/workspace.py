@@ -20,13 +20,14 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
 
-from flows.environment import RUNTIME
+from flows.environment import RUNTIME, check_root
 from flows.errors import FlowError
 from flows.graph import GraphResult, add_arguments, check_workers, exit_status, run_graph
 from flows.pipeline import Pipeline
@@ -143,9 +144,23 @@ def _run_locked(request: Request, variant: Variant, text: str, published: bool, 
         hand_over(failed=True)
         raise
     hand_over(failed=False)
+    say_where_to_look(request, variant.name, folder, published)
     if not request.keep:
         shutil.rmtree(folder)
     return result
+
+
+def say_where_to_look(request: Request, variant: str, folder: Path, published: bool) -> None:
+    """Print the workspace's table, if it made one, and where its figures are."""
+    with suppress(OSError):
+        table = (folder / "report" / "summary.txt").read_text(encoding="utf-8")
+        sys.stdout.write("\n" + table.partition("\nWhere to look")[0].rstrip() + "\n")
+    lines = ["", "Compare:  make ui  (MLflow and Prefect on 127.0.0.1)"]
+    if published and request.profile is not None and not request.overrides:
+        lines.append(f"Figures:  results/{request.profile}/*/{variant}/")
+    place = folder.relative_to(request.root).as_posix()
+    lines.append(f"Files:    {place}/" if request.keep else "Files:    not kept; --keep keeps the workspace")
+    sys.stdout.write("\n".join(lines) + "\n")
 
 
 def check_targets(root: Path, params: str, targets: Sequence[str] | None) -> None:
@@ -219,7 +234,11 @@ def working_files(root: Path) -> list[str]:
         names = [os.fsdecode(name) for name in listed.stdout.split(b"\0") if name]
     else:
         names = [path.relative_to(root).as_posix() for path in _walk(root)]
-    kept = [name for name in names if not name.startswith(_MADE) and (root / name).is_file()]
+    kept = [
+        name
+        for name in names
+        if (name.endswith("/.gitkeep") or not name.startswith(_MADE)) and (root / name).is_file()
+    ]
     if not (root / ".dvc" / "config").is_file():
         raise FlowError(f"{root} holds no DVC repository (.dvc/config is missing).")
     return sorted({*kept, ".dvc/config"})
@@ -282,7 +301,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     def action() -> None:
         overrides = dict(assignment(text) for text in options.set)
         request = Request(
-            options.root.resolve(),
+            check_root(options.root),
             options.profile,
             overrides,
             options.variant,

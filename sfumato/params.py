@@ -143,10 +143,25 @@ class Warmup(Section):
 
 
 class Tuning(Section):
-    """What choosing the hyper-parameters cost, for the privacy statement."""
+    """What choosing the hyper-parameters cost on each data set, for the privacy statement."""
 
-    private_trials: Annotated[int, Field(ge=0, le=10**6)]
+    private_trials: Mapping[DatasetName, Annotated[int, Field(ge=0, le=10**6)]]
     chosen_on: Literal["defaults", "validation rows of the same data", "public data"]
+
+    @model_validator(mode="after")
+    def _trials_fit_what_they_were_made_on(self) -> Self:
+        for dataset, trials in self.private_trials.items():
+            if trials > 0 and self.chosen_on != "validation rows of the same data":
+                raise ValueError(
+                    f"topk.train.tuning.private_trials.{dataset} is {trials} where chosen_on is {self.chosen_on!r}; "
+                    "allowed there is 0, since fits on the data itself are private trials"
+                )
+        if self.chosen_on == "validation rows of the same data" and not any(self.private_trials.values()):
+            raise ValueError(
+                "topk.train.tuning.private_trials is 0 for every data set where chosen_on is 'validation rows of the "
+                "same data'; allowed there is the number of fits that chose, above 0 for at least one data set"
+            )
+        return self
 
 
 class Train(Section):
@@ -219,6 +234,7 @@ class TopK(Section):
                 "warmup.learning_rate": self.warmup.learning_rate,
                 "train.clip_norm": self.train.clip_norm,
                 "train.learning_rate": self.train.learning_rate,
+                "train.tuning.private_trials": self.train.tuning.private_trials,
             }
             for key, table in tables.items():
                 if dataset not in table:

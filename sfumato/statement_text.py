@@ -20,6 +20,12 @@ _RELATIONS = {
 }
 
 
+_APPROXIMATION = (
+    "The noise is a Gaussian in floating-point numbers, which only approximates the real-valued one that the proof "
+    "assumes."
+)
+
+
 def wrapped(title: str, text: str) -> str:
     """One paragraph, indented after its first line."""
     return textwrap.fill(f"{title}: {text}", WIDTH, subsequent_indent="  ", break_long_words=False)
@@ -48,7 +54,10 @@ def _meaning(
     rates = "; ".join(
         f"at {rate:.1%} false positives, at most {bound:.1%} are found" for rate, bound in bounds
     )
-    lines = [wrapped("What it is worth", f"{claim}."), wrapped("Any membership attack", f"{rates}.")]
+    lines = [
+        wrapped("What it is worth", f"{claim}, up to delta = {statement.delta:g}."),
+        wrapped("Any membership attack", f"{rates}."),
+    ]
     if statement.delta >= 1.0 / statement.n:
         lines.append(
             wrapped(
@@ -72,15 +81,11 @@ def _mode(statement: PrivacyStatement) -> str:
             "simulation. The noise comes from a known seed, so whoever knows the seed can "
             "subtract it and the "
             "guarantee is void for these very outputs; the numbers say what the same run would "
-            "give in release mode."
+            f"give in release mode. {_APPROXIMATION if statement.noise != 'discrete' else ''}".rstrip()
         )
     if statement.noise == "discrete":
         return "release. The noise is drawn by an exact discrete sampler from the operating system's entropy."
-    return (
-        "release. The noise is drawn from the operating system's entropy and not from a seed. It "
-        "is a Gaussian in "
-        "floating-point numbers, which only approximates the real-valued one that the proof assumes."
-    )
+    return f"release. The noise is drawn from the operating system's entropy and not from a seed. {_APPROXIMATION}"
 
 
 def _tuning(statement: PrivacyStatement) -> str:
@@ -89,6 +94,8 @@ def _tuning(statement: PrivacyStatement) -> str:
         return "nothing was tuned for this run."
     if tuning.tuned_on == "public_data":
         return "tuned on public data, which costs no privacy."
+    if statement.epsilon is None:
+        return f"chosen with {tuning.private_trials} further fits on the private data, without privacy like this one."
     cost = "are part of epsilon" if tuning.accounted else "are NOT part of epsilon: the true cost is larger"
     return f"chosen with {tuning.private_trials} further fits on the private data, which {cost}."
 
@@ -97,7 +104,8 @@ def _audit(statement: PrivacyStatement) -> str:
     audit = statement.audit
     if audit.epsilon_lower is None or audit.confidence is None:
         return f"none. {audit.reason}"
-    text = f"epsilon is at least {audit.epsilon_lower:.4g} with {audit.confidence:.0%} confidence."
+    text = f"epsilon is at least {audit.epsilon_lower:.4g} with {audit.confidence:.0%} confidence"
+    text += f" ({audit.reason})." if audit.reason else "."
     if statement.audit_crosses_claim:
         text += (
             f" RED FLAG: that is above the claimed {statement.epsilon:.4g}, "
@@ -163,7 +171,8 @@ def render(statement: PrivacyStatement, claim: str | None, bounds: Sequence[tupl
             + (
                 "Empty batches release noise too; how many there were is private and was not counted."
                 if statement.empty_batches is None
-                else f"{statement.empty_batches} of {statement.steps} batches were empty and still released noise."
+                else f"{statement.empty_batches} of {statement.steps} batches were empty"
+                + (" and still released noise." if statement.epsilon is not None else ".")
             ),
         ),
         wrapped("Not covered", "; ".join(text.rstrip(".") for text in statement.not_covered) + "."),

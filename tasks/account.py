@@ -79,7 +79,7 @@ def _audit_bound(call: command.Call, dataset: str, method: str, epsilon: str) ->
     path = call.root / "data/metrics/topk/audit" / f"{dataset}-{method}-{epsilon}.json"
     found = records.from_document(artifacts.read_json(path))
     best = max(found, key=lambda record: float(record.values["epsilon_lower"] or 0.0))
-    confidence = 1 - len(found) * (1 - float(best.values["confidence"] or 0.0))
+    confidence = round(1 - len(found) * (1 - float(best.values["confidence"] or 0.0)), 12)
     return AuditBound(
         float(best.values["epsilon_lower"] or 0.0),
         confidence,

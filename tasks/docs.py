@@ -20,7 +20,10 @@ def docs(call: command.Call) -> None:
     readme = call.root / "README.md"
     if not readme.is_file():
         raise SfumatoError("README.md is missing; needed is one with the lines that mark the results.")
-    table = report.readme_table(study.current.profile, rows, _seconds(call.root))
+    seconds = _seconds(call.root)
+    if not rows or not seconds:
+        raise SfumatoError("there is no finished run to document; needed is one, such as make run leaves.")
+    table = report.readme_table(study.current.profile, rows, seconds)
     text = report.between_markers(readme.read_text(encoding="utf-8"), table)
     artifacts.write_json(call.root / "docs" / "claims.json", report.claims_json(findings))
     artifacts.write_text(call.root / "docs" / "claims.md", report.claims_markdown(findings))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tasks import command
 
 if TYPE_CHECKING:
-    from sfumato.params import Params
+    from sfumato.params import Params, TopK
     from sfumato.records import Record
     from sfumato.report import Run, Statement, Study, Support
 
@@ -259,12 +259,16 @@ def _settings(params: Params) -> dict[str, Any]:
         ("topk.train.score", topk.train.score),
         ("topk.train.support", topk.train.support),
         ("topk.train.reselect_every", f"{topk.train.reselect_every} (on_topk, on_rand)"),
-        (
-            "topk.train.tuning",
-            f"{topk.train.tuning.private_trials} private trials, chosen on {topk.train.tuning.chosen_on}",
-        ),
+        ("topk.train.tuning", _tuning_text(topk)),
     ]
     return {"delta": params.privacy.delta, "mode": params.privacy.mode, "facts": facts}
+
+
+def _tuning_text(topk: TopK) -> str:
+    """What the choice of hyper-parameters cost on each data set of the grid."""
+    tuning = topk.train.tuning
+    trials = ", ".join(f"{name} {tuning.private_trials[name]}" for name in topk.grid.datasets)
+    return f"private trials: {trials}; chosen on {tuning.chosen_on}"
 
 
 if __name__ == "__main__":

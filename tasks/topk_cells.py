@@ -88,14 +88,12 @@ def calibrated_of(call: Call, method: Method) -> CalibratedPlan:
 
 
 def tuning_of(call: Call) -> TuningCost:
-    """What choosing the hyper-parameters cost, as the parameters declare it."""
+    """What choosing the hyper-parameters cost on the cell's data set, as the parameters declare it."""
     tuning = call.params.topk.train.tuning
-    chosen = {
-        "defaults": "not_tuned",
-        "validation rows of the same data": "private_data",
-        "public data": "public_data",
-    }[tuning.chosen_on]
-    return TuningCost(tuning.private_trials, chosen)
+    trials = tuning.private_trials[dataset_name(call)]
+    if trials > 0:
+        return TuningCost(trials, "private_data")
+    return TuningCost(0, "public_data" if tuning.chosen_on == "public data" else "not_tuned")
 
 
 def streams_of(call: Call) -> dict[str, Streams]:

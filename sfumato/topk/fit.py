@@ -111,6 +111,9 @@ def fit(
         raise SfumatoError(
             f"the plan is a {type(given).__name__}; allowed is one with its noise, as plan.calibrate gives."
         )
+    model = cast("object", module)
+    if not isinstance(model, nn.Module):
+        raise SfumatoError(f"module is a {type(model).__name__}; allowed is a torch.nn.Module.")
     problem = Problem(module, inputs, targets, loss, engine or get_engine("functional"), probe)
     check_mixing(module, tuple(inputs.shape[1:]), inputs.dtype, streams.stream("mix_check"))
     if loss is cross_entropy:

@@ -57,7 +57,8 @@ def privacy_statement(
         system="topk",
         method=plan.method,
         setting="central: one trusted holder of all rows trains and adds the noise; there is no public data",
-        adversary="sees every privatised gradient and so every model, knows the code, the plan and all other rows",
+        adversary=f"sees every {'privatised ' if private else ''}gradient and so every model, knows the code, the plan and "
+        "all other rows",
         unit_of_privacy="one training example",
         neighboring_relation="add_or_remove_one",
         n=calibrated.n,
@@ -155,5 +156,11 @@ def _notes(calibrated: CalibratedPlan) -> tuple[str, ...]:
         notes.append(
             f"the support holds {size} of the coordinates ({plan.support}, score {plan.score}); choosing "
             "it is post-processing of released gradients, or random, and costs nothing"
+        )
+    if plan.method == "on_topk":
+        notes.append(
+            f"every {plan.reselect_every} steps of phase train a step is taken on all coordinates, clipped to the warm-up's "
+            f"norm {plan.clip_norm_warmup:g}, to choose the support anew; it has the phase's noise multiplier and is charged "
+            "like every other"
         )
     return tuple(notes)

@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from flows.errors import FlowError, StageFailedError
-from flows.graph import run_graph
+from flows.graph import GraphResult, run_graph
+from flows.jobs import say_where_to_look
+from flows.timings import StageTiming
 from tests.flows import toy
 
 
@@ -101,3 +103,16 @@ def test_cancel_ends_every_process_within_seconds(
     assert status != 0, output
     toy.wait_until(lambda: not toy.processes_in(repository), 5)
     assert not (repository / "data/metrics/topk/train/a-dense-1.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("state", "sentence"), [("ran", "was reproduced bit for bit"), ("cached", "Nothing had to run")]
+)
+def test_a_run_that_computed_nothing_does_not_claim_to_have_reproduced(
+    state: str, sentence: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result = GraphResult((StageTiming("train", state, "2026-01-01T00:00:00+00:00", 1.0),))
+    say_where_to_look(tmp_path, result, "bitwise")
+    said = capsys.readouterr().out
+    assert sentence in said
+    assert ("reproduced" in said) == (state == "ran")

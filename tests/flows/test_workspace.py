@@ -72,8 +72,14 @@ def test_a_wrong_target_or_number_of_workers_makes_no_workspace(
     assert sorted(path for path in repository.rglob("*") if ".dvc/tmp" not in str(path)) == before
 
 
-def test_overrides_alone_are_not_published(repository: Path, server: str) -> None:
+def test_overrides_alone_are_not_published(
+    repository: Path, server: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     run_request(Request(repository, overrides={"toy.scale": 4}, targets=["other-train"], keep=True))
+    said = capsys.readouterr().out
+    assert "Compare:  make ui" in said
+    assert "Files:    .runtime/workspaces/custom-" in said
+    assert "Figures:" not in said
     (workspace,) = (repository / ".runtime/workspaces").glob("custom-*/base")
     assert "scale: 4  # a factor" in (workspace / "params.yaml").read_text()
     assert (workspace / "ledger").resolve() == repository / "ledger"
@@ -100,6 +106,16 @@ def test_copy_follows_git_where_there_is_git(git_repository: Path) -> None:
     names = working_files(git_repository)
     assert "junk.pyc" not in names
     assert {"step.py", ".dvc/config", "profiles/tiny.yaml", "params.yaml"} <= set(names)
+
+
+def test_folders_that_stages_read_exist_in_a_workspace_too(git_repository: Path) -> None:
+    for name in ("audit/.gitkeep", "audit/old.json"):
+        path = git_repository / "data/metrics" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    names = working_files(git_repository)
+    assert "data/metrics/audit/.gitkeep" in names
+    assert "data/metrics/audit/old.json" not in names
 
 
 @pytest.mark.parametrize(

@@ -139,3 +139,30 @@ def test_a_change_of_the_library_runs_its_stages_again(repository: Path) -> None
     path.write_text(path.read_text() + "\n# a remark\n")
     done = _run(repository, "dvc", "status", "topk-train@digits-dense-3")
     assert "sfumato/topk" in done.stdout
+
+
+RELEASE = (
+    "privacy.mode=release",
+    "topk.grid.seeds=null",
+    "topk.grid.references=[]",
+    "topk.audit.datasets=[]",
+    "topk.membership.datasets=[]",
+    "topk.membership.blocks=[]",
+    "topk.train.tuning.chosen_on=public data",
+    "topk.train.tuning.private_trials={digits: 0}",
+)
+
+
+@pytest.mark.slow
+def test_a_release_ends_with_its_statements_and_its_charges(tmp_path: Path) -> None:
+    """The recipe of docs/howto.md, in a workspace where nothing has run before."""
+    folder = _copy(tmp_path / "release")
+    settings = [word for setting in RELEASE for word in ("--set", setting)]
+    done = _run(folder, sys.executable, "-m", "flows.workspace", "--profile", "smoke", "--keep", *settings)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    (place,) = (folder / ".runtime/workspaces").glob("smoke-*/base")
+    for method in ("tp_topk", "on_topk", "dense"):
+        text = (place / f"data/statements/topk/digits-3/{method}-release.txt").read_text()
+        assert "release. The noise is drawn from the operating system's entropy" in " ".join(text.split())
+    assert (place / "report/index.html").is_file()
+    assert len((folder / "ledger/releases.jsonl").read_text().splitlines()) == 4

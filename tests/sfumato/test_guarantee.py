@@ -203,8 +203,28 @@ def test_modes_say_what_the_noise_is_worth() -> None:
     assert "known seed, so whoever knows the seed can subtract it" in flat(statement().to_text())
     released = flat(statement(mode="release").to_text())
     assert "operating system's entropy" in released
-    assert "floating-point" in released
-    assert "floating-point" not in flat(statement(mode="release", noise="discrete").to_text())
+    for continuous in (released, flat(statement().to_text())):
+        assert "a Gaussian in floating-point numbers, which only approximates" in continuous
+    for mode in ("release", "simulation"):
+        assert "floating-point" not in flat(statement(mode=mode, noise="discrete").to_text())
+
+
+def test_what_an_epsilon_is_worth_is_said_with_its_delta() -> None:
+    assert "factor of up to 18.2, up to delta = 1e-05." in flat(statement().to_text())
+
+
+def test_an_audit_says_what_was_audited() -> None:
+    made = statement(audit=AuditBound(0.4, 0.9, "one-run audit of a separate fit"))
+    assert "epsilon is at least 0.4 with 90% confidence (one-run audit of a separate fit)." in flat(
+        made.to_text()
+    )
+
+
+def test_a_fit_without_noise_does_not_speak_of_noise_or_epsilon() -> None:
+    words = flat(non_private(tuning=TuningCost(7, "private_data")).to_text())
+    assert "released noise" not in words
+    assert "part of epsilon" not in words
+    assert "7 further fits on the private data, without privacy like this one" in words
 
 
 def test_tuning_and_delta_and_target_are_warned_of() -> None:

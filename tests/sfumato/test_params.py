@@ -101,6 +101,27 @@ def test_the_default_parameters_and_every_profile_are_valid() -> None:
             "topk.audit.guesses is 5000; allowed is at most topk.audit.canaries (1000).",
         ),
         ("topk.audit.datasets", ["digits"], "topk.audit.datasets holds 'digits'"),
+        ("topk.train.tuning.private_trials.mnist", -1, "topk.train.tuning.private_trials.mnist is -1"),
+        (
+            "topk.train.tuning.chosen_on",
+            "public data",
+            "private_trials.mnist is 21 where chosen_on is 'public data'",
+        ),
+        (
+            "topk.train.tuning.chosen_on",
+            "defaults",
+            "private_trials.mnist is 21 where chosen_on is 'defaults'",
+        ),
+        (
+            "topk.train.tuning.private_trials",
+            {"mnist": 0},
+            "private_trials is 0 for every data set where chosen_on is 'validation rows of the same data'",
+        ),
+        (
+            "topk.train.tuning.private_trials",
+            {"digits": 1},
+            "topk.train.tuning.private_trials has no entry for 'mnist'",
+        ),
         (
             "topk.audit.confidence",
             0.75,

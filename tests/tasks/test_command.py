@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks import account, attack, command, prepare, shadow, train, warmup
+from tasks import account, attack, command, docs, prepare, shadow, train, warmup
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -112,3 +112,14 @@ def test_a_corrupt_input_is_named(folder: Path, capsys: pytest.CaptureFixture[st
     path.write_bytes(b"PK\x03\x04 not really")
     assert CALLS["warmup"](["topk", "--dataset", "digits", "--epsilon", "3"]) == 2
     assert "digits.npz" in capsys.readouterr().err
+
+
+def test_documents_are_not_made_from_no_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copy(ROOT / "README.md", folder / "README.md")
+    before = _files(folder)
+    assert command.main("docs", {"": docs.docs}, []) == 2
+    assert (
+        "there is no finished run to document; needed is one, such as make run leaves."
+        in capsys.readouterr().err
+    )
+    assert _files(folder) == before

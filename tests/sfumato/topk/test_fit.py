@@ -145,3 +145,25 @@ def test_mixing_behind_an_embedding_is_refused_too(engine: Any) -> None:
     tokens = torch.from_numpy(Streams(0).stream("tokens").integers(0, 7, (480, 3)))
     with pytest.raises(UnsupportedLayerError, match="mixes the examples"):
         fit(PLAN, module, tokens, torch.zeros(480, dtype=torch.int64), Streams(0), engine=get_engine(engine))
+
+
+def test_the_statement_names_the_steps_that_choose_the_support_anew() -> None:
+    plan = TwoPhasePlan(
+        method="on_topk",
+        expected_batch_size=30,
+        warmup_steps=4,
+        train_steps=6,
+        reselect_every=2,
+        clip_norm_warmup=0.25,
+    )
+    result = fit(plan.calibrate(2.0, 1e-5, 500), nn.Linear(5, 2), *_rows(), Streams(0))
+    words = " ".join(result.statement().to_text().split())
+    assert (
+        "every 2 steps of phase train a step is taken on all coordinates, clipped to the warm-up's norm 0.25"
+        in words
+    )
+
+
+def test_what_is_no_module_is_refused_in_words() -> None:
+    with pytest.raises(SfumatoError, match=r"module is a function; allowed is a torch\.nn\.Module"):
+        fit(PLAN, lambda rows: rows, *_rows(), Streams(0))  # type: ignore[arg-type]
