@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -227,7 +228,9 @@ def environment(url: str | None = None) -> dict[str, str]:
 
 
 def start(module: str, folder: Path, *arguments: str, url: str | None = None) -> subprocess.Popen[str]:
-    """Start ``python -m flows.<module>`` on a folder, in its own process group."""
+    """Start ``python -m flows.<module>`` on a folder, in its own process group, with Ctrl-C as a terminal has it."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # tests that a shell put into the background
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     return subprocess.Popen(
         [sys.executable, "-m", f"flows.{module}", "--root", str(folder), *arguments],
         cwd=folder,
