@@ -32,8 +32,9 @@ def topk(call: command.Call) -> None:
     tensors: dict[str, Any] = {}
     events: dict[str, Any] = {"seeds": {}, "empty_batches": {}}
     found, rows = [], []
+    dense_std = calibrated.dense_noise_std() if warm_path else None
     for label, streams in topk_cells.streams_of(call).items():
-        state, values = _fit(call, problem, calibrated, label, streams, warm_path, checkpoints)
+        state, values = _fit(call, problem, calibrated, label, streams, warm_path, dense_std, checkpoints)
         values |= _held_out(problem.module, data) | topk_cells.density_values(state, layout)
         levels = {
             "dataset": call.options["dataset"],
@@ -85,6 +86,7 @@ def _fit(
     label: str,
     streams: Any,
     warm_path: Path | None,
+    dense_std: float | None,
     checkpoints: Any,
 ) -> tuple[Any, dict[str, Any]]:
     """One seed's fit, from its checkpoint or warm-up; the module holds its parameters afterwards."""
@@ -96,9 +98,9 @@ def _fit(
     total = sum(phase.steps for phase in calibrated.phases)
     start = topk_cells.warm_state(warm_path, label) if warm_path else begin(problem, calibrated)
     values: dict[str, Any] = {}
-    if warm_path:
+    if warm_path and dense_std is not None:
         support = first_support(problem, calibrated, streams, start)
-        diagnostics = diagnose(problem, calibrated, start, support, streams, calibrated.dense_noise_std())
+        diagnostics = diagnose(problem, calibrated, start, support, streams, dense_std)
         values |= diagnostics.to_values() if diagnostics else {}
     observe = topk_cells.observer(call, label, total, lambda state: checkpoints.save(label, state))
     state = run(problem, calibrated, streams, checkpoints.load(label) or start, observer=observe)

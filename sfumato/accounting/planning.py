@@ -108,6 +108,13 @@ def _ends(
     return float(np.max(descent)), float(np.min(ascent))
 
 
+def _reach(tilts: Array, values: Array, log_delta: float) -> tuple[float, float]:
+    """The loss beyond which delta is far below exp(log_delta), and the tilt that shows it."""
+    losses = (values - (log_delta - 14.0)) / tilts
+    best = int(np.argmin(losses))
+    return float(losses[best]), float(tilts[best])
+
+
 def plan_for_delta(parts: Parts, log_delta: float) -> Plan:
     """The plan that reads epsilon at a log delta."""
     log_tail = min(LOG_TAIL, log_delta - math.log(_steps(parts)) - 16.0)
@@ -118,18 +125,17 @@ def plan_for_delta(parts: Parts, log_delta: float) -> Plan:
     chernoff = (values - log_delta) / tilts
     best = int(np.argmin(chernoff))
     epsilon, tilt = float(chernoff[best]), float(tilts[best])
-    reach = (values - (log_delta - 14.0)) / tilts
-    top = int(np.argmin(reach))
     # The tilted loss leaves the window with little on either side; what wraps only adds to delta.
     spread = np.logspace(-3.0, 3.0, 40) * max(tilt, 1.0 / max(deviation, 1e-30))
     low, high = _ends(cumulants, tilt, float(values[best]), spread, LOG_ALIAS)
+    reach, high_tilt = _reach(tilts, values, log_delta)
     return Plan(
         tilt=tilt,
         epsilon=epsilon,
         log_delta=log_delta,
         low=min(low, epsilon),
-        high=max(float(reach[top]), high),
-        high_tilt=float(tilts[top]),
+        high=max(reach, high),
+        high_tilt=high_tilt,
         step=_grid_step(parts, max(epsilon, 0.02 * deviation), tilt),
         log_tail=log_tail,
         deviation=deviation,
@@ -216,8 +222,7 @@ def plan_for_epsilon(
     bound = min(0.0, saddle.exponent, log_total_variation)
     if log_delta is None:
         log_delta = max(bound, LOG_FLOOR) - _BELOW
-    reach = (values - (log_delta - 14.0)) / tilts
-    top = int(np.argmin(reach))
+    reach, high_tilt = _reach(tilts, values, log_delta)
     # What wraps adds to delta, so it has to be small beside delta and not only beside the tilted mass.
     log_alias = min(LOG_ALIAS, LOG_SLACK + min(bound, log_delta) - saddle.exponent)
     spread = np.logspace(-6.0, 3.0, 60) * max(tilt, 1.0 / max(saddle.deviation, 1e-30))
@@ -227,8 +232,8 @@ def plan_for_epsilon(
         epsilon=epsilon,
         log_delta=log_delta,
         low=min(low, epsilon),
-        high=max(float(reach[top]), high),
-        high_tilt=float(tilts[top]),
+        high=max(reach, high),
+        high_tilt=high_tilt,
         step=_grid_step(parts, max(epsilon, 0.02 * saddle.deviation), tilt),
         log_tail=saddle.log_tail,
         deviation=saddle.deviation,
