@@ -2,7 +2,7 @@
 
 >>> published_name("data/metrics/topk/train/mnist-1.json")
 ('topk', 'metrics/train/mnist-1.json')
->>> published_name("data/models/topk/train/mnist-1.safetensors") is None
+>>> published_name("data/statements/topk/mnist-1/dense-0.txt") is None  # made again from the recorded parameters
 True
 """
 
@@ -19,19 +19,18 @@ from sfumato.artifacts import write_bytes, write_json
 from sfumato.params import read_yaml
 
 RESULTS = Path("results")
-_KINDS = ("metrics", "statements")
 
 
 def published_name(path: str) -> tuple[str, str] | None:
     """System and name below its folder of a file that is published, or None for one that is not."""
     parts = PurePosixPath(path).parts
-    if len(parts) < 4 or parts[0] != "data" or parts[1] not in _KINDS:
+    if len(parts) < 4 or parts[0] != "data" or parts[1] != "metrics":
         return None
     return parts[2], "/".join((parts[1], *parts[3:]))
 
 
 def publish(root: Path, workspace: Path, profile: str, variant: str, command: str) -> list[Path]:
-    """Copy the metrics and statements of finished stages to ``results/<profile>/<system>/<variant>/``.
+    """Copy the metrics of finished stages to ``results/<profile>/<system>/<variant>/``.
 
     A file is copied when it is an output in the workspace's dvc.lock and its content is the recorded one,
     so nothing that a killed or failed stage left is taken.

@@ -3,7 +3,7 @@
 ``python -m flows.serve``; set ``PREFECT_API_URL`` to the server whose page shows the runs.
 
 >>> [flow.name for flow, _ in NIGHTLY]
-['reproduce', 'topk']
+['reproduce', 'topk', 'modulated']
 """
 
 from __future__ import annotations
@@ -14,11 +14,16 @@ from typing import Any
 from prefect import serve
 
 from flows.graph import exit_status
+from flows.modulated import modulated
 from flows.reproduce import reproduce
 from flows.server import local_api
 from flows.topk import topk
 
-NIGHTLY: tuple[tuple[Any, str], ...] = ((reproduce, "0 2 * * *"), (topk, "0 3 * * *"))
+NIGHTLY: tuple[tuple[Any, str], ...] = (
+    (reproduce, "0 2 * * *"),
+    (topk, "0 3 * * *"),
+    (modulated, "30 3 * * *"),
+)
 """Each flow and its schedule, as in prefect.yaml."""
 
 

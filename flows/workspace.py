@@ -7,7 +7,7 @@
 
 ``python -m flows.workspace --profile medium`` lays the profile's parameters over params.yaml, copies the
 working files to ``.runtime/workspaces/medium/<variant>``, runs there on the main cache, and copies the
-finished metrics and statements to ``results/medium``. Stages that ran before come from the run cache, so
+finished metrics to ``results/medium``. Stages that ran before come from the run cache, so
 a run that was killed goes on where it was.
 """
 

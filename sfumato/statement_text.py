@@ -88,6 +88,17 @@ def _mode(statement: PrivacyStatement) -> str:
     return f"release. The noise is drawn from the operating system's entropy and not from a seed. {_APPROXIMATION}"
 
 
+def _sampling(statement: PrivacyStatement, amplified: bool) -> str:
+    if statement.sampling_used == "none":
+        return "none, every record takes part; no amplification is claimed."
+    text = f"assumed {statement.sampling_assumed}, used {statement.sampling_used}; "
+    text += "amplification is claimed. " if amplified else "no amplification is claimed. "
+    if statement.empty_batches is None:
+        return text + "Empty batches release noise too; how many there were is private and was not counted."
+    text += f"{statement.empty_batches} of {statement.steps} batches were empty"
+    return text + (" and still released noise." if statement.epsilon is not None else ".")
+
+
 def _tuning(statement: PrivacyStatement) -> str:
     tuning = statement.tuning
     if tuning.tuned_on == "not_tuned":
@@ -122,7 +133,7 @@ def _phases(statement: PrivacyStatement) -> list[str]:
         lines.append(
             wrapped(
                 f"Phase {phase.name}",
-                f"{phase.steps} steps, sampling rate {phase.sampling_rate:.6g}, noise multiplier "
+                f"{phase.steps} {'step' if phase.steps == 1 else 'steps'}, sampling rate {phase.sampling_rate:.6g}, noise multiplier "
                 f"{phase.noise_multiplier:.6g}, {clip}{share}.",
             )
         )
@@ -160,21 +171,7 @@ def render(statement: PrivacyStatement, claim: str | None, bounds: Sequence[tupl
         wrapped("Accountant", f"{statement.accountant}; beside it {_figures(statement)}"),
         wrapped("Mechanism", statement.mechanism),
         *_phases(statement),
-        wrapped(
-            "Sampling",
-            f"assumed {statement.sampling_assumed}, used {statement.sampling_used}; "
-            + (
-                "amplification is claimed. "
-                if amplified and claim is not None
-                else "no amplification is claimed. "
-            )
-            + (
-                "Empty batches release noise too; how many there were is private and was not counted."
-                if statement.empty_batches is None
-                else f"{statement.empty_batches} of {statement.steps} batches were empty"
-                + (" and still released noise." if statement.epsilon is not None else ".")
-            ),
-        ),
+        wrapped("Sampling", _sampling(statement, amplified and claim is not None)),
         wrapped("Not covered", "; ".join(text.rstrip(".") for text in statement.not_covered) + "."),
         wrapped("Cost of tuning", _tuning(statement)),
         wrapped("Mode", _mode(statement)),

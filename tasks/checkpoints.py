@@ -15,12 +15,15 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import sfumato
 from sfumato import artifacts
 from sfumato.errors import SfumatoError
-from sfumato.topk.state import State
 from tasks.command import Call
+
+if TYPE_CHECKING:
+    from sfumato.topk.state import State
 
 
 def run_key(call: Call, step: str, inputs: Sequence[Path]) -> str:
@@ -89,6 +92,8 @@ class Checkpoints:
 
     def load(self, name: str) -> State | None:
         """The last saved state, or None; a damaged one counts as none."""
+        from sfumato.topk.state import State
+
         path = self.folder / f"{name}.safetensors"
         if not path.exists():
             return None

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from sfumato.errors import SfumatoError  # noqa: E402  (threads are fixed before
 from sfumato.params import Params, load  # noqa: E402
 
 CELL_ORDER = ("dataset", "method", "epsilon", "block")
+SYSTEMS = ("modulated", "topk")
 OPTIONS = (*CELL_ORDER, "attack")
 
 
@@ -50,6 +52,7 @@ class Call:
 
 
 Handler = Callable[[Call], None]
+_HERE = Path(__file__).parent
 
 
 def cell_text(options: Mapping[str, str]) -> str:
@@ -57,17 +60,37 @@ def cell_text(options: Mapping[str, str]) -> str:
     return "-".join(options[name] for name in CELL_ORDER if name in options)
 
 
-def main(step: str, handlers: Mapping[str, Handler], arguments: Sequence[str] | None = None) -> int:
+def systems_of(step: str) -> dict[str, Handler]:
+    """System name -> its ``run`` of that step, loaded when it is called: a system's step needs no other system.
+
+    >>> sorted(systems_of("warmup"))
+    ['topk']
+    """
+
+    def handler(system: str) -> Handler:
+        def run(call: Call) -> None:
+            importlib.import_module(f"tasks.{system}.{step}").run(call)
+
+        return run
+
+    return {system: handler(system) for system in SYSTEMS if (_HERE / system / f"{step}.py").is_file()}
+
+
+def main(
+    step: str, handlers: Mapping[str, Handler] | None = None, arguments: Sequence[str] | None = None
+) -> int:
     """Run a step from its command line.
 
     Args:
-        step: the step's name, for messages.
-        handlers: system name -> what to call; a single entry "" for a step without systems.
+        step: the step's name.
+        handlers: system name -> what to call, those of ``systems_of`` by default; a single entry "" for a step
+            without systems.
         arguments: the command line; the process's own by default.
 
     Returns:
         0, or 2 after one sentence on standard error when the input is wrong.
     """
+    handlers = systems_of(step) if handlers is None else handlers
     parser = argparse.ArgumentParser(prog=f"python -m tasks.{step}")
     if "" not in handlers:
         parser.add_argument("system", choices=sorted(handlers))

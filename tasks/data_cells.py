@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import cast, get_args
 
 from sfumato.errors import SfumatoError
-from sfumato.params import DatasetName
+from sfumato.params import DatasetName, RegressionName
 from tasks.command import Call, required
 
 RELEASE = "release"
@@ -22,9 +22,25 @@ def dataset_name(call: Call) -> DatasetName:
     return cast("DatasetName", name)
 
 
+def regression_name(call: Call) -> RegressionName:
+    """The cell's regression data set, checked."""
+    name = required(call.options, "dataset")
+    if name not in get_args(RegressionName):
+        raise SfumatoError(f"--dataset is {name!r}; allowed are {', '.join(get_args(RegressionName))}.")
+    return cast("RegressionName", name)
+
+
+def any_name(call: Call) -> str:
+    """The cell's data set, of either kind, checked."""
+    name, allowed = required(call.options, "dataset"), (*get_args(DatasetName), *get_args(RegressionName))
+    if name not in allowed:
+        raise SfumatoError(f"--dataset is {name!r}; allowed are {', '.join(allowed)}.")
+    return name
+
+
 def prepared_path(call: Call) -> Path:
     """The prepared file of the cell's data set."""
-    return call.root / "data" / "prepared" / f"{dataset_name(call)}.npz"
+    return call.root / "data" / "prepared" / f"{any_name(call)}.npz"
 
 
 def search_dirs(call: Call) -> tuple[Path, ...]:

@@ -11,7 +11,7 @@ def prepare(call: command.Call) -> None:
     """Write ``data/prepared/<dataset>.npz``."""
     from sfumato import datasets
 
-    name = data_cells.dataset_name(call)
+    name = data_cells.any_name(call)
     raw = call.root / "data" / "raw"
     options = {
         "cifar10": {"source": call.params.data.cifar10_source},

@@ -11,12 +11,19 @@ from dp_accounting import DpEvent
 
 from sfumato import artifacts
 from sfumato.ledger import EventLedger, ReleaseBook
+from sfumato.mechanisms import NeighboringRelation
 from tasks.checkpoints import Checkpoints
 from tasks.command import Call
 from tasks.data_cells import RELEASE
 
 
-def charge(call: Call, checkpoints: Checkpoints, events: Sequence[DpEvent]) -> None:
+def charge(
+    call: Call,
+    checkpoints: Checkpoints,
+    events: Sequence[DpEvent],
+    unit: str = "training example",
+    neighboring_relation: NeighboringRelation = "add_or_remove_one",
+) -> None:
     """In release mode charge the whole plan of this stage; in simulation do nothing.
 
     The run's key is drawn once and kept beside its checkpoints until the outputs are written, so an aborted
@@ -27,6 +34,8 @@ def charge(call: Call, checkpoints: Checkpoints, events: Sequence[DpEvent]) -> N
         call: the call.
         checkpoints: this run's checkpoints.
         events: the stage's intended events.
+        unit: what one record is.
+        neighboring_relation: under which the events are priced.
 
     Raises:
         BudgetExceededError: if the releases would pass the budget.
@@ -45,8 +54,8 @@ def charge(call: Call, checkpoints: Checkpoints, events: Sequence[DpEvent]) -> N
         plan.record(event)
     ReleaseBook(call.root / privacy.ledger).charge(
         dataset_hash=hashlib.sha256(call.options["dataset"].encode()).hexdigest(),
-        unit="training example",
-        neighboring_relation="add_or_remove_one",
+        unit=unit,
+        neighboring_relation=neighboring_relation,
         epsilon=privacy.budget_epsilon,
         delta=privacy.delta,
         events=plan.to_json(),

@@ -1,4 +1,7 @@
-"""Private warm-up: ``python -m tasks.warmup topk --dataset mnist --epsilon 3``."""
+"""Private warm-up: ``python -m tasks.warmup topk --dataset mnist --epsilon 3``.
+
+Each system's own step is in ``tasks/<system>/warmup.py``.
+"""
 
 from __future__ import annotations
 
@@ -6,53 +9,5 @@ import sys
 
 from tasks import command
 
-
-def topk(call: command.Call) -> None:
-    """Run phase 1 once per seed; every two-phase method of this data set and epsilon starts from it."""
-    from sfumato import artifacts, datasets, records
-    from sfumato.topk.training import begin, run
-    from tasks import data_cells, release, topk_cells
-    from tasks.checkpoints import Checkpoints, run_key
-
-    prepared = data_cells.prepared_path(call)
-    problem = topk_cells.problem_of(call, datasets.load(prepared))
-    calibrated = topk_cells.calibrated_warmup_of(call)
-    phase = calibrated.phases[0]
-    key = run_key(call, "warmup", [prepared])
-    checkpoints = Checkpoints.of(call.root, key)
-    release.charge(call, checkpoints, calibrated.events[:1])
-    tensors, metadata, found = {}, {}, []
-    for label, streams in topk_cells.streams_of(call).items():
-        topk_cells.start_weights(problem, streams)
-        state = checkpoints.load(label) or begin(problem, calibrated)
-        observe = topk_cells.observer(
-            call, label, phase.steps, lambda state, label=label: checkpoints.save(label, state)
-        )
-        state = run(problem, calibrated, streams, state, until=phase.steps, observer=observe)
-        checkpoints.save(label, state, force=True)
-        parts, text = state.to_tensors()
-        tensors |= {f"seed{label}/{name}": value for name, value in parts.items()}
-        metadata |= {f"seed{label}/{name}": value for name, value in text.items()}
-        levels = {
-            "dataset": call.options["dataset"],
-            "epsilon": records.epsilon_text(command.number(call.options, "epsilon")),
-            "seed": label,
-        }
-        last = state.curve.points[-1]
-        values: dict[str, records.Value] = {
-            "steps": state.step,
-            "noise_multiplier": float(phase.noise_multiplier or 0.0),
-        }
-        if last.held_out_loss is not None:
-            values |= {"validation_accuracy": last.held_out_accuracy, "validation_loss": last.held_out_loss}
-        found.append(records.Record(levels, values))
-    tolerances = {"validation_accuracy": 0.05, "validation_loss": 0.1, "noise_multiplier": 1e-4}
-    document = records.to_document("topk", "warmup", ["dataset", "epsilon", "seed"], found, tolerances)
-    checkpoints.seal()
-    artifacts.write_tensors(call.path("models", "warmup", ".safetensors"), tensors, metadata)
-    artifacts.write_json(call.path("metrics", "warmup", ".json"), document)
-    checkpoints.clear()
-
-
 if __name__ == "__main__":
-    sys.exit(command.main("warmup", {"topk": topk}))
+    sys.exit(command.main("warmup"))

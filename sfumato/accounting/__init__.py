@@ -10,6 +10,7 @@
 from sfumato.accounting.calibration import calibrate, calibrate_subsampled, calibrate_two_phases
 from sfumato.accounting.events import Release, Spent, spent
 from sfumato.accounting.gaussian import (
+    GaussianRule,
     calibrate_gaussian,
     gaussian_delta,
     gaussian_epsilon,
@@ -27,16 +28,26 @@ from sfumato.accounting.pricing import (
     price,
     privacy_curve,
 )
+from sfumato.accounting.shuffling import (
+    ShuffleBound,
+    ShuffledGaussian,
+    calibrate_shuffled_gaussian,
+    shuffled_epsilon,
+)
 
 __all__ = [
     "ACCOUNTANTS",
     "Accountant",
     "Events",
+    "GaussianRule",
     "Price",
     "Release",
+    "ShuffleBound",
+    "ShuffledGaussian",
     "Spent",
     "calibrate",
     "calibrate_gaussian",
+    "calibrate_shuffled_gaussian",
     "calibrate_subsampled",
     "calibrate_two_phases",
     "delta_at",
@@ -47,6 +58,7 @@ __all__ = [
     "gaussian_mu",
     "price",
     "privacy_curve",
+    "shuffled_epsilon",
     "spent",
     "zcdp_epsilon",
 ]

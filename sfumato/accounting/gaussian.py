@@ -187,4 +187,5 @@ def calibrate_gaussian(
         raise AccountingError(f"releases is {releases!r}; allowed is a whole number of at least 1.")
     if rule not in ("exact", "zcdp", "bun_steinke"):
         raise AccountingError(f"rule is {rule!r}; allowed are 'exact', 'zcdp' and 'bun_steinke'.")
-    return math.sqrt(releases) / gaussian_mu(epsilon, delta, rule)
+    # The composition is priced from rounded multipliers, and must not come out above epsilon.
+    return math.sqrt(releases) / gaussian_mu(epsilon, delta, rule) * (1.0 + 1e-12)

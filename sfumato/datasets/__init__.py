@@ -5,10 +5,14 @@
 >>> data = prepare("digits", "unused")
 >>> data.inputs("train").shape
 (1078, 1, 8, 8)
+>>> sorted(REGRESSION_SPECS)
+['anes96', 'co2', 'fair', 'generated', 'modechoice', 'randhie']
+>>> prepare("generated", "unused").train.x.shape
+(50000, 8)
 
-``fetch`` puts verified raw files into a folder, ``prepare`` turns them into a `Dataset`, ``save`` and
-``load`` keep that in one npz file. What is read depends on the arguments alone, never on what happens to be
-present.
+``fetch`` puts verified raw files into a folder, ``prepare`` turns them into a `Dataset` or, for a name in
+`REGRESSION_SPECS`, into `RegressionData`; ``save`` and ``load`` keep that in one npz file. What is read depends on
+the arguments alone, never on what happens to be present.
 """
 
 from __future__ import annotations
@@ -16,23 +20,35 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TypeAlias
+from typing import TypeAlias, overload
 
-from sfumato.datasets import cifar10, digits, fashion_mnist, mnist, thyroid
-from sfumato.datasets.dataset import SPLITS, Dataset, Examples, load, save
+from sfumato.artifacts import read_npz
+from sfumato.datasets import cifar10, digits, fashion_mnist, generated, mnist, regression_tables, thyroid
+from sfumato.datasets import dataset as classification
+from sfumato.datasets.dataset import SPLITS, Dataset, Examples
 from sfumato.datasets.fetching import Progress, RawFile, Source, fetch_files
+from sfumato.datasets.regression import RegressionData, Samples, load_regression, save_regression
+from sfumato.datasets.regression_columns import Column, RegressionSpec
+from sfumato.datasets.regression_specs import REGRESSION_SPECS, get_regression_spec
 from sfumato.datasets.spec import SPECS, DatasetSpec, get_spec
-from sfumato.errors import DataUnavailableError
+from sfumato.errors import DataUnavailableError, SfumatoError
 
 __all__ = [
+    "REGRESSION_SPECS",
     "SPECS",
     "SPLITS",
+    "Column",
     "Dataset",
     "DatasetSpec",
     "Examples",
     "Progress",
+    "RegressionData",
+    "RegressionSpec",
+    "Samples",
     "fetch",
+    "get_regression_spec",
     "get_spec",
     "load",
     "prepare",
@@ -49,7 +65,7 @@ class _Loader:
 
     files: Callable[[Options], tuple[RawFile, ...]]
     sources: Callable[[Options], tuple[Source, ...]]
-    prepare: Callable[[Path, Options], Dataset]
+    prepare: Callable[[Path, Options], Dataset | RegressionData]
     hint: Callable[[Options, list[Path]], str] | None = None
 
 
@@ -59,7 +75,27 @@ _LOADERS: Mapping[str, _Loader] = {
     "cifar10": _Loader(cifar10.files, cifar10.sources, cifar10.prepare, cifar10.hint),
     "thyroid": _Loader(thyroid.files, thyroid.sources, thyroid.prepare),
     "digits": _Loader(digits.files, digits.sources, digits.prepare),
+    "generated": _Loader(generated.files, generated.sources, generated.prepare),
+    **{
+        name: _Loader(
+            partial(regression_tables.files, name),
+            partial(regression_tables.sources, name),
+            partial(regression_tables.prepare, name),
+        )
+        for name in regression_tables.TABLES
+    },
 }
+
+
+def _resolve(name: str, options: Options) -> dict[str, str]:
+    """The options of either kind of data set, with defaults filled in."""
+    if name in REGRESSION_SPECS:
+        return get_regression_spec(name).resolve(options)
+    if name not in SPECS:
+        raise SfumatoError(
+            f"there is no data set {name!r}; allowed are {', '.join([*SPECS, *REGRESSION_SPECS])}."
+        )
+    return get_spec(name).resolve(options)
 
 
 def fetch(
@@ -75,7 +111,7 @@ def fetch(
     data set's name), packages through their ordinary clients, official mirrors.
 
     Args:
-        name: a name in `SPECS`.
+        name: a name in `SPECS` or `REGRESSION_SPECS`.
         raw_dir: the folder of raw files.
         search_dirs: folders that may hold copies.
         progress: called with a line for each source that is tried; with it, downloads draw a bar on a
@@ -87,7 +123,7 @@ def fetch(
         DataUnavailableError: if a file cannot be had; one sentence says which, where to put it, where it
             comes from and what was tried.
     """
-    resolved = get_spec(name).resolve(options)
+    resolved = _resolve(name, options)
     loader = _LOADERS[name]
     try:
         fetch_files(name, loader.files(resolved), raw_dir, search_dirs, loader.sources(resolved), progress)
@@ -100,11 +136,11 @@ def fetch(
         raise DataUnavailableError(f"{str(error).removesuffix('.')}; {hint}") from None
 
 
-def prepare(name: str, raw_dir: PathLike, **options: str) -> Dataset:
+def prepare(name: str, raw_dir: PathLike, **options: str) -> Dataset | RegressionData:
     """The data set of the fetched raw files.
 
     Args:
-        name: a name in `SPECS`.
+        name: a name in `SPECS` or `REGRESSION_SPECS`.
         raw_dir: the folder of raw files, as filled by `fetch`.
         options: options of the data set, such as ``target="hyperthyroid"``; defaults are in its spec.
 
@@ -115,5 +151,58 @@ def prepare(name: str, raw_dir: PathLike, **options: str) -> Dataset:
         SfumatoError: if the name or an option is unknown, or the content differs from the spec.
         DataUnavailableError: if a raw file is missing or damaged.
     """
-    resolved = get_spec(name).resolve(options)
+    resolved = _resolve(name, options)
     return _LOADERS[name].prepare(Path(raw_dir), resolved)
+
+
+def save(path: PathLike, data: Dataset | RegressionData) -> None:
+    """Write a prepared data set as one byte-stable npz file: images as uint8, regression samples as float64."""
+    if isinstance(data, RegressionData):
+        save_regression(path, data)
+    else:
+        classification.save(path, data)
+
+
+@overload
+def load(path: PathLike) -> Dataset: ...
+
+
+@overload
+def load(path: PathLike, kind: type[Dataset]) -> Dataset: ...
+
+
+@overload
+def load(path: PathLike, kind: type[RegressionData]) -> RegressionData: ...
+
+
+def load(path: PathLike, kind: type[Dataset] | type[RegressionData] = Dataset) -> Dataset | RegressionData:
+    """Read a prepared data set and hold it against the declared public sizes, shapes and bounds.
+
+    Args:
+        path: a file that ``save`` wrote.
+        kind: what the caller can work with; a file of the other kind is refused.
+
+    Raises:
+        SfumatoError: if the file is missing, damaged, not a prepared data set, of the other kind, or differs from
+            its spec.
+    """
+    reader = load_regression if kind is RegressionData else classification.load
+    try:
+        return reader(path)
+    except SfumatoError:
+        _refuse_other_kind(path, kind)
+        raise
+
+
+def _refuse_other_kind(path: PathLike, kind: type[Dataset] | type[RegressionData]) -> None:
+    """One sentence for a file that is sound but holds the other kind; silent about every other fault."""
+    others, other = (SPECS, "classification") if kind is RegressionData else (REGRESSION_SPECS, "regression")
+    needed = "regression" if kind is RegressionData else "classification"
+    try:
+        name = str(read_npz(path).get("name"))
+    except SfumatoError:
+        return
+    if name in others:
+        raise SfumatoError(
+            f"{Path(path)} holds the {other} data set {name}; a {needed} one is needed."
+        ) from None

@@ -7,8 +7,19 @@ sfumato.errors.SfumatoError: params: privacy.mode is 'simulated'; allowed is 'si
 """
 
 from sfumato.params.fields import DatasetName
+from sfumato.params.modulated import Modulated, RegressionName
 from sfumato.params.reading import load, merged, parse, read_yaml
 from sfumato.params.schema import Params
 from sfumato.params.topk import TopK
 
-__all__ = ["DatasetName", "Params", "TopK", "load", "merged", "parse", "read_yaml"]
+__all__ = [
+    "DatasetName",
+    "Modulated",
+    "Params",
+    "RegressionName",
+    "TopK",
+    "load",
+    "merged",
+    "parse",
+    "read_yaml",
+]

@@ -1,7 +1,7 @@
 """The whole of params.yaml, and what its parts must agree on.
 
 >>> sorted(Params.model_fields)
-['data', 'privacy', 'topk']
+['data', 'modulated', 'privacy', 'topk']
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, model_validator
 
+from sfumato.datasets.regression_specs import get_regression_spec
 from sfumato.datasets.spec import get_spec
 from sfumato.params.fields import Budget, Delta, FolderPath, Section, distinct
+from sfumato.params.modulated import Modulated
 from sfumato.params.topk import TopK
 
 
@@ -46,6 +48,7 @@ class Params(Section):
     privacy: Privacy
     data: Data
     topk: TopK
+    modulated: Modulated
 
     @model_validator(mode="after")
     def _seeds_fit_the_mode(self) -> Self:
@@ -67,6 +70,55 @@ class Params(Section):
             if self.privacy.mode == "release" and names:
                 raise ValueError(
                     f"{key} is {list(names)} in release mode; allowed is [], since its fits are not charged to the book"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _modulated_fits_the_mode(self) -> Self:
+        seeds, release = self.modulated.grid.seeds, self.privacy.mode == "release"
+        if release != (seeds is None):
+            given = None if seeds is None else list(seeds)
+            allowed = (
+                "null, since a known noise seed voids the guarantee" if release else "a list of integers"
+            )
+            raise ValueError(
+                f"modulated.grid.seeds is {given} in {self.privacy.mode} mode; allowed is {allowed}"
+            )
+        train, attack = self.modulated.train, self.modulated.attack
+        uncharged = {
+            "modulated.train.step_sizes": len(train.step_sizes) > 1 and list(train.step_sizes),
+            "modulated.train.clip_norms": len(train.clip_norms) > 1 and list(train.clip_norms),
+            "modulated.attack.datasets": list(attack.datasets),
+        }
+        for key, value in uncharged.items():
+            if release and value:
+                allowed = "one value, since a choice among several looks at the private data"
+                allowed = (
+                    allowed if ".train." in key else "[], since attacks are simulations on the private data"
+                )
+                raise ValueError(f"{key} is {value} in release mode; allowed is {allowed}")
+        return self
+
+    @model_validator(mode="after")
+    def _modulated_fits_the_declared_sizes(self) -> Self:
+        modulated = self.modulated
+        for name in modulated.grid.datasets:
+            spec = get_regression_spec(name)
+            features = len(spec.features)
+            if modulated.client.amplitude > 0 and modulated.client.directions >= features:
+                raise ValueError(
+                    f"modulated.client.directions is {modulated.client.directions}; allowed is less than the "
+                    f"{features} features of {name}"
+                )
+            if modulated.train.rounds > spec.n_train:
+                raise ValueError(
+                    f"modulated.train.rounds is {modulated.train.rounds}; allowed is at most {spec.n_train}, the "
+                    f"declared number of clients of {name}"
+                )
+            if self.privacy.delta * spec.n_train >= 1:
+                raise ValueError(
+                    f"privacy.delta is {self.privacy.delta}; allowed is a number below 1 / {spec.n_train}, the "
+                    f"declared size of {name}"
                 )
         return self
 

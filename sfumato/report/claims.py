@@ -153,7 +153,7 @@ def evaluate(claims: Iterable[Claim], runs: Sequence[Run]) -> list[Finding]:
 
 def _finding(claim: Claim, profile: str, outcome: Outcome) -> Finding:
     parts = [claim.name, outcome.dataset, outcome.epsilon, profile]
-    data = _data(outcome.dataset, outcome.epsilon) + (f", {outcome.note}" if outcome.note else "")
+    data = ", ".join(part for part in (_data(outcome.dataset, outcome.epsilon), outcome.note) if part)
     command = outcome.run.command or claim.command
     name = "/".join(part for part in parts if part)
     return Finding(name, claim, profile, outcome.dataset, outcome.epsilon, data, command, outcome.judgement)

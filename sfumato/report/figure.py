@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from sfumato.report.vocabulary import METHODS
+from sfumato.report.vocabulary import ALL_METHODS
 
 INK, MUTED, GRID, PAPER, ALERT, GOOD = "#1d1b19", "#6b655d", "#e3ddd2", "#fdfcfa", "#b3261d", "#2f7a3d"
 _VARIABLES = {
@@ -24,7 +24,8 @@ _VARIABLES = {
     PAPER: "--paper",
     ALERT: "--alert",
     GOOD: "--good",
-    **{entry.colour: f"--m-{entry.name.replace('_', '-')}" for entry in METHODS},
+    # The first method of a colour gives it its name.
+    **{entry.colour: f"--m-{entry.name.replace('_', '-')}" for entry in reversed(ALL_METHODS)},
 }
 _STYLE = {
     "font.family": ["DejaVu Sans"],

@@ -16,12 +16,14 @@ from typing import Any
 from sfumato.records import MeanInterval
 from sfumato.report import charts, curve_charts, tables
 from sfumato.report.claims import Finding
-from sfumato.report.page_sections import claims_section, inline, lira_rows, results_section
+from sfumato.report.modulated_page import modulated_section
+from sfumato.report.page_sections import claims_section, inline, lira_rows, results_section, statement_rows
 from sfumato.report.picture import pictured, support_picture
 from sfumato.report.study import Run, Study, levels_of
 from sfumato.report.text import NOTHING, claim_counts, plain, share
 from sfumato.report.vocabulary import (
     BINARY,
+    ALL_METHODS,
     METHODS,
     dataset_label,
     epsilon_label,
@@ -41,14 +43,19 @@ def render(study: Study, findings: Sequence[Finding]) -> str:
         study: everything that is shown.
         findings: the evaluated claims.
     """
-    from jinja2 import Environment, StrictUndefined
+    from jinja2 import DictLoader, Environment, StrictUndefined
     from markupsafe import Markup
 
     folder = resources.files("sfumato.report") / "templates"
+    texts = {name: (folder / name).read_text(encoding="utf-8") for name in ("page.html", "modulated.html")}
     environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=DictLoader(texts),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
-    template = environment.from_string((folder / "page.html").read_text(encoding="utf-8"))
+    template = environment.get_template("page.html")
     context = _context(study, findings)
     style = Markup(_palette() + (folder / "style.css").read_text(encoding="utf-8"))
     return template.render(**context, style=style) + "\n"
@@ -56,8 +63,8 @@ def render(study: Study, findings: Sequence[Finding]) -> str:
 
 def _palette() -> str:
     """CSS variables of the methods' colours, light and dark."""
-    light = "".join(f"--m-{m.name.replace('_', '-')}:{m.colour};" for m in METHODS)
-    dark = "".join(f"--m-{m.name.replace('_', '-')}:{m.dark};" for m in METHODS)
+    light = "".join(f"--m-{m.name.replace('_', '-')}:{m.colour};" for m in ALL_METHODS)
+    dark = "".join(f"--m-{m.name.replace('_', '-')}:{m.dark};" for m in ALL_METHODS)
     return f":root{{{light}}}\n@media (prefers-color-scheme: dark){{:root{{{dark}}}}}\n@media print{{:root{{{light}}}}}\n"
 
 
@@ -85,7 +92,8 @@ def _context(study: Study, findings: Sequence[Finding]) -> dict[str, Any]:
         "attack": _attack(study, rows),
         "lira": lira_rows(run),
         "audit": _audit(run),
-        "statements": _statements(study),
+        "statements": statement_rows(study, run.system),
+        "modulated": modulated_section(study),
         "claims": claims_section(findings),
         "results": results_section(study),
         "nothing": NOTHING,
@@ -392,21 +400,3 @@ def _audit(run: Run) -> dict[str, Any] | None:
     ]
     chart = inline(charts.audit_chart(rows, "audit"))
     return {"chart": chart, "rows": cells, "crossed": any(row.crossed for row in rows)}
-
-
-def _statements(study: Study) -> list[dict[str, str]]:
-    """One entry per distinct text; seeds whose statements are word for word the same share one."""
-    seeds: dict[tuple[str, str, str, str], list[str]] = {}
-    for s in sorted(
-        study.statements, key=lambda s: (s.dataset, epsilon_order(s.epsilon), method_order(s.method))
-    ):
-        seeds.setdefault((s.dataset, s.method, s.epsilon, s.text.strip()), []).append(s.seed)
-    return [
-        {
-            "title": f"{dataset_label(dataset)}, {method(name).label}"
-            + (f", {epsilon_label(epsilon)}" if epsilon != "inf" else ""),
-            "seeds": ("seed " if len(names) == 1 else "seeds ") + ", ".join(names),
-            "text": text,
-        }
-        for (dataset, name, epsilon, text), names in seeds.items()
-    ]

@@ -12,9 +12,18 @@ from typing import Any
 from sfumato.records import MeanInterval
 from sfumato.report import charts, tables
 from sfumato.report.claims import VERDICTS, Finding, preferred
-from sfumato.report.study import BASE, Run, Study, interval
+from sfumato.report.study import ALL_SEEDS, BASE, Run, Study, interval
 from sfumato.report.text import NOTHING, SYSTEMS, claim_counts, plain, share
-from sfumato.report.vocabulary import dataset_label, epsilon_label, method, percent, profile_order, signed
+from sfumato.report.vocabulary import (
+    dataset_label,
+    epsilon_label,
+    epsilon_order,
+    method,
+    method_order,
+    percent,
+    profile_order,
+    signed,
+)
 
 
 def inline(svg: str) -> Any:
@@ -180,3 +189,24 @@ def _result_row(run: Run, row: tables.MethodRow) -> dict[str, str]:
         "auc": plain(row.auc),
         "audited": NOTHING if row.audited is None else f"≥ {row.audited:.2f}",
     }
+
+
+def statement_rows(study: Study, system: str) -> list[dict[str, str]]:
+    """One entry per distinct text; seeds whose statements are word for word the same share one."""
+    seeds: dict[tuple[str, str, str, str], list[str]] = {}
+    for s in sorted(
+        (s for s in study.statements if s.system == system),
+        key=lambda s: (s.dataset, epsilon_order(s.epsilon), method_order(s.method)),
+    ):
+        seeds.setdefault((s.dataset, s.method, s.epsilon, s.text.strip()), []).append(s.seed)
+    return [
+        {
+            "title": f"{dataset_label(dataset)}, {method(name).label}"
+            + (f", {epsilon_label(epsilon)}" if epsilon != "inf" else ""),
+            "seeds": "all seeds"
+            if names == [ALL_SEEDS]
+            else ("seed " if len(names) == 1 else "seeds ") + ", ".join(names),
+            "text": text,
+        }
+        for (dataset, name, epsilon, text), names in seeds.items()
+    ]

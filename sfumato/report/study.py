@@ -25,9 +25,16 @@ from sfumato.records import MeanInterval, Record, from_document, mean_and_interv
 from sfumato.report.vocabulary import dataset_order, epsilon_order, method_order, profile_order
 
 BASE = "base"
-_SWEEP = re.compile(r"(share|ratio|score)_(.+)")
+ALL_SEEDS = "all"
+"""The seed of a statement that is the same for every seed."""
+_SWEEP = re.compile(r"(share|ratio|score|labels|directions|rounds|rule|amplitude)_(.+)")
 _ALIASES = frozenset({"", "base", "main", "default", "grid"})
-_SETTINGS = {"share": ("topk", "warmup", "budget_share"), "ratio": ("topk", "train", "active_ratio")}
+_SETTINGS = {
+    "share": ("topk", "warmup", "budget_share"),
+    "ratio": ("topk", "train", "active_ratio"),
+    "rounds": ("modulated", "train", "rounds"),
+    "confidence": ("modulated", "train", "confidence"),
+}
 
 
 @dataclass(frozen=True)
@@ -100,6 +107,7 @@ class Statement:
         dataset, method, epsilon, seed: what it is about.
         text: for people.
         content: its fields.
+        system: whose.
     """
 
     dataset: str
@@ -108,6 +116,7 @@ class Statement:
     seed: str
     text: str
     content: Mapping[str, Any]
+    system: str = "topk"
 
 
 @dataclass(frozen=True)
@@ -123,6 +132,8 @@ class Study:
         supports: one per model looked at.
         statements: of the current run.
         settings: facts of the parameters that the page names.
+        further: current runs of further systems.
+        tunings: rows of further systems' tuning tables as text, with system and data set added.
     """
 
     current: Run
@@ -133,15 +144,22 @@ class Study:
     supports: tuple[Support, ...] = ()
     statements: tuple[Statement, ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    further: tuple[Run, ...] = ()
+    tunings: tuple[Mapping[str, str], ...] = ()
 
     @property
     def runs(self) -> tuple[Run, ...]:
         """All runs, small profiles first; a committed one gives way to the current one of the same name."""
-        mine = (self.current.profile, self.current.system, self.current.variant)
-        others = [run for run in self.results if (run.profile, run.system, run.variant) != mine]
+        current = (self.current, *self.further)
+        mine = {(run.profile, run.system, run.variant) for run in current}
+        others = [run for run in self.results if (run.profile, run.system, run.variant) not in mine]
         return tuple(
-            sorted([self.current, *others], key=lambda r: (profile_order(r.profile), r.system, r.variant))
+            sorted([*current, *others], key=lambda r: (profile_order(r.profile), r.system, r.variant))
         )
+
+    def current_of(self, system: str) -> Run | None:
+        """The run of a system whose files lie in the tree, or None."""
+        return next((run for run in (self.current, *self.further) if run.system == system), None)
 
 
 def run_of(

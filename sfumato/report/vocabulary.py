@@ -16,7 +16,7 @@ MINUS = "−"
 
 @dataclass(frozen=True)
 class Method:
-    """A training method as the report names it.
+    """A method as the report names it.
 
     Attributes:
         name: as in records.
@@ -25,6 +25,7 @@ class Method:
         colour: light-mode colour, from a palette that colour-blind readers can tell apart.
         dark: the same in dark mode.
         marker: matplotlib marker, so that colour is never the only sign.
+        line: matplotlib line style.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Method:
     colour: str
     dark: str
     marker: str
+    line: str = "-"
 
 
 METHODS = (
@@ -88,8 +90,127 @@ METHODS = (
         "x",
     ),
 )
-_BY_NAME = {entry.name: entry for entry in METHODS}
-_ORDER = {entry.name: place for place, entry in enumerate(METHODS)}
+_BLUE, _ORANGE, _GREEN = ("#0067a8", "#5ab4ef"), ("#c4570a", "#f59a55"), ("#007a5e", "#3cc8a3")
+_PURPLE, _GREY, _PALE = ("#a8518a", "#dd93c3"), ("#55504a", "#c9c3b8"), ("#8d877e", "#9a948a")
+MODULATED_METHODS = (
+    Method(
+        "one_shot",
+        "One-shot",
+        "Every client sends one message; the server removes the noise’s share from the moments and solves for the "
+        "coefficients in closed form.",
+        *_BLUE,
+        "o",
+    ),
+    Method(
+        "one_shot_ridge",
+        "One-shot, ridge",
+        "The same messages; the matrix gets a ridge of the size of its noise, a public number.",
+        *_BLUE,
+        "P",
+    ),
+    Method(
+        "one_shot_floor",
+        "One-shot, floor",
+        "The same messages; eigenvalues of the matrix below its noise are raised to it.",
+        *_BLUE,
+        "D",
+    ),
+    Method(
+        "one_shot_descent",
+        "One-shot, descent",
+        "The same messages; gradient descent at the server, which costs no further privacy.",
+        *_BLUE,
+        "^",
+    ),
+    Method(
+        "iterative",
+        "Iterative",
+        "Every client answers in every round, so the rounds share its budget; the server takes a gradient step per round.",
+        *_ORANGE,
+        "s",
+    ),
+    Method(
+        "iterative_disjoint",
+        "Iterative, disjoint groups",
+        "Every client answers in one round only and spends its whole budget there.",
+        *_ORANGE,
+        "v",
+    ),
+    Method(
+        "one_shot_lipschitz",
+        "One-shot, paper’s noise",
+        "One-shot with the noise that the paper’s sensitivity bound asks for.",
+        *_BLUE,
+        "o",
+        ":",
+    ),
+    Method(
+        "one_shot_descent_lipschitz",
+        "One-shot, descent, paper’s noise",
+        "Descent at the server, with the noise that the paper’s sensitivity bound asks for.",
+        *_BLUE,
+        "^",
+        ":",
+    ),
+    Method(
+        "iterative_lipschitz",
+        "Iterative, paper’s noise",
+        "Iterative with the noise that the paper’s sensitivity bound asks for.",
+        *_ORANGE,
+        "s",
+        ":",
+    ),
+    Method(
+        "no_modulation",
+        "No modulation (λ = 0)",
+        "The twin of one-shot descent that sends the clipped sample with Gaussian noise and nothing else.",
+        *_GREY,
+        "X",
+    ),
+    Method(
+        "other_frequency",
+        "Other frequency (8 ω)",
+        "The twin of one-shot descent with an eight times larger frequency.",
+        *_GREY,
+        "p",
+    ),
+    Method(
+        "dp_sgd",
+        "DP-SGD",
+        "The baseline under the same local privacy: every client clips its gradient and noises it itself, in every round.",
+        *_GREEN,
+        "d",
+        "--",
+    ),
+    Method(
+        "dp_sgd_disjoint",
+        "DP-SGD, disjoint groups",
+        "The baseline where every client answers in one round only.",
+        *_GREEN,
+        "<",
+        "--",
+    ),
+    Method(
+        "ada_ssp",
+        "Central (AdaSSP)",
+        "For scale only: a trusted server sees all samples and adds the noise once. Not comparable with the others.",
+        *_PURPLE,
+        "*",
+        "-.",
+    ),
+    Method("least_squares", "Least squares", "No privacy.", *_PALE, "x", "--"),
+    Method(
+        "mean",
+        "Predicting the mean",
+        "No privacy needed and nothing learned: the error 1.",
+        *_PALE,
+        "+",
+        "--",
+    ),
+)
+ALL_METHODS = (*METHODS, *MODULATED_METHODS)
+_BY_NAME = {entry.name: entry for entry in ALL_METHODS}
+_ORDER = {entry.name: place for place, entry in enumerate(ALL_METHODS)}
 
 DATASETS = {
     "mnist": "MNIST",
@@ -97,6 +218,12 @@ DATASETS = {
     "cifar10": "CIFAR-10",
     "thyroid": "Thyroid",
     "digits": "Digits",
+    "co2": "CO₂",
+    "fair": "Fair",
+    "modechoice": "Mode choice",
+    "randhie": "RAND health",
+    "anes96": "ANES 1996",
+    "generated": "Generated",
 }
 BINARY = frozenset({"thyroid"})
 PROFILES = ("smoke", "quick", "medium", "paper")

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from sfumato.params import read_yaml
+from tasks.command import SYSTEMS
 
 ROOT = Path(__file__).resolve().parents[2]
 PIPELINE: Any = read_yaml(ROOT / "dvc.yaml")
@@ -40,8 +41,8 @@ def _imports(path: Path) -> set[Path]:
     return found
 
 
-def _closure(start: Path) -> set[Path]:
-    seen, todo = set[Path](), [start]
+def _closure(starts: list[Path]) -> set[Path]:
+    seen, todo = set[Path](), list(starts)
     while todo:
         path = todo.pop()
         if path not in seen:
@@ -50,22 +51,27 @@ def _closure(start: Path) -> set[Path]:
     return seen
 
 
-def _step_file(stage: dict[str, Any]) -> Path:
+def _step_files(stage: dict[str, Any]) -> list[Path]:
+    """The step's own file, and its system's, which is imported by name."""
     words = stage["cmd"].split()
     assert words[:2] == ["python", "-m"]
-    file = _module_file(words[2])
-    assert file is not None
-    return file
+    names = [words[2]]
+    if len(words) > 3 and words[3] in SYSTEMS:
+        package, step = words[2].split(".")
+        names.append(f"{package}.{words[3]}.{step}")
+    files = [_module_file(name) for name in names]
+    assert None not in files, names
+    return [file for file in files if file is not None]
 
 
 @pytest.mark.parametrize("name", sorted(STAGES))
 def test_every_file_that_a_stage_imports_is_among_its_dependencies(name: str) -> None:
     stage = STAGES[name]
     deps = [ROOT / dep for dep in stage["deps"]]
-    package_markers = {ROOT / "sfumato/__init__.py", ROOT / "tasks/__init__.py"}
+    package_markers = {ROOT / "sfumato/__init__.py", *ROOT.glob("tasks/**/__init__.py")}
     missing = [
         str(path.relative_to(ROOT))
-        for path in sorted(_closure(_step_file(stage)) - package_markers)
+        for path in sorted(_closure(_step_files(stage)) - package_markers)
         if not any(path == dep or dep in path.parents for dep in deps)
     ]
     assert not missing

@@ -12,9 +12,10 @@ import pytest
 
 from sfumato import datasets
 from sfumato.params import Params, merged, parse, read_yaml
-from tasks import prepare, train, warmup
+from tasks import prepare
 from tasks.checkpoints import Checkpoints, run_key
 from tasks.command import Call
+from tasks.topk import train, warmup
 
 ROOT = Path(__file__).resolve().parents[2]
 RELEASE = {
@@ -57,11 +58,11 @@ def _book(root: Path) -> list[dict[str, Any]]:
 
 
 def _warmup(root: Path, params: Params) -> None:
-    warmup.topk(Call(params, root, "topk", {"dataset": "digits", "epsilon": "3"}))
+    warmup.run(Call(params, root, "topk", {"dataset": "digits", "epsilon": "3"}))
 
 
 def _train(root: Path, params: Params, method: str) -> None:
-    train.topk(Call(params, root, "topk", {"dataset": "digits", "method": method, "epsilon": "3"}))
+    train.run(Call(params, root, "topk", {"dataset": "digits", "method": method, "epsilon": "3"}))
 
 
 def test_each_stage_charges_its_plan_and_the_book_ends_at_the_target(root: Path) -> None:

@@ -11,8 +11,9 @@ import pytest
 
 from sfumato.params import Params, merged, parse, read_yaml
 from sfumato.topk.state import State
-from tasks import checkpoints, prepare, topk_cells, train, warmup
+from tasks import checkpoints, prepare
 from tasks.command import Call
+from tasks.topk import cells, train, warmup
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = {
@@ -40,7 +41,7 @@ def _params() -> Params:
 def warm(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("resume")
     prepare.prepare(Call(_params(), folder, "", {"dataset": "digits"}))
-    warmup.topk(Call(_params(), folder, "topk", {"dataset": "digits", "epsilon": "3"}))
+    warmup.run(Call(_params(), folder, "topk", {"dataset": "digits", "epsilon": "3"}))
     return folder
 
 
@@ -66,10 +67,10 @@ def test_a_killed_fit_resumes_with_the_same_bits(
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     for folder in (whole, broken):
         shutil.copytree(warm / "data", folder / "data")
-    train.topk(Call(_params(), whole, "topk", CELL))
+    train.run(Call(_params(), whole, "topk", CELL))
 
     steps: list[tuple[str, int]] = []
-    real = topk_cells.observer
+    real = cells.observer
 
     def dying(call: Call, label: str, total: int, save: Callable[[State], None]) -> Callable[[State], None]:
         observe = real(call, label, total, save)
@@ -83,13 +84,13 @@ def test_a_killed_fit_resumes_with_the_same_bits(
         return observed
 
     resumed: list[bool] = []
-    monkeypatch.setattr(topk_cells, "observer", dying)
+    monkeypatch.setattr(cells, "observer", dying)
     with pytest.raises(KeyboardInterrupt):
-        train.topk(Call(_params(), broken, "topk", CELL))
+        train.run(Call(_params(), broken, "topk", CELL))
     assert not _outputs(broken)
     resumed.append(True)
     steps.clear()
-    train.topk(Call(_params(), broken, "topk", CELL))
+    train.run(Call(_params(), broken, "topk", CELL))
     assert steps[0] == (seed, step + 1)
     assert _outputs(broken) == _outputs(whole)
     assert not list((broken / ".runtime/checkpoints").iterdir())
@@ -111,9 +112,9 @@ def test_another_parameter_never_sees_the_checkpoint(
 
         return observed
 
-    monkeypatch.setattr(topk_cells, "observer", dies)
+    monkeypatch.setattr(cells, "observer", dies)
     with pytest.raises(KeyboardInterrupt):
-        train.topk(Call(_params(), tmp_path, "topk", CELL))
+        train.run(Call(_params(), tmp_path, "topk", CELL))
     changed: Any = merged(SMALL, {"topk": {"train": {"active_ratio": 0.2}}})
-    train.topk(Call(parse(merged(read_yaml(ROOT / "params.yaml"), changed)), tmp_path, "topk", CELL))
+    train.run(Call(parse(merged(read_yaml(ROOT / "params.yaml"), changed)), tmp_path, "topk", CELL))
     assert seen[3] == 5

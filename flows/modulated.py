@@ -1,0 +1,38 @@
+"""The job of the system modulated: its stages, what they need, and the report.
+
+``python -m flows.modulated [--workers N] [--profile NAME]``
+
+>>> modulated.name
+'modulated'
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from prefect import flow
+
+from flows.jobs import command_line, run_job
+
+
+@flow(name="modulated", persist_result=False)
+def modulated(
+    workers: int = 2,
+    profile: str | None = None,
+    overrides: dict[str, Any] | None = None,
+    root: str | None = None,
+) -> None:
+    """Bring the stages of modulated and the report up to date; see `flows.jobs.run_job`."""
+    run_job("modulated", "modulated", None, workers, profile, overrides, Path(root) if root else None)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the job from the command line."""
+    return command_line(modulated, "modulated", arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

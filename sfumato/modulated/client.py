@@ -1,0 +1,259 @@
+"""The client: clip, shrink, modulate, add noise, send. Nothing here looks at more than one sample at a time.
+
+>>> import numpy as np
+>>> from sfumato.rng import Streams
+>>> plan = ModulatedPlan(Domain(features=3, radius=1.0), Modulation(amplitude=0.5), rounds=1)
+>>> directions = orthonormal_directions(np.zeros(3), 1, Streams(0).stream("directions"))
+>>> message = send(np.array([0.3, 0.4, 9.0]), 0.5, plan.calibrate(5.0, 1e-5), directions, Streams(0).stream("client/7"))
+>>> message.features.shape, message.label
+((3,), 0.5)
+
+``send`` is one client. ``messages`` is many clients at once, block by block, with the same arithmetic: the server
+sees a block and forgets it, so that memory does not grow with the number of clients.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.errors import SfumatoError
+from sfumato.modulated.plan import CalibratedModulation, Domain, ModulatedPlan, Modulation
+from sfumato.rng import RandomStream, Streams
+
+__all__ = [
+    "BLOCK",
+    "Block",
+    "Domain",
+    "Message",
+    "ModulatedPlan",
+    "Modulation",
+    "clip_samples",
+    "messages",
+    "orthonormal_directions",
+    "send",
+]
+
+BLOCK: Final = 4096
+"""Clients per block, few enough for the cache; a block draws its normals before its phases, so the messages depend on it."""
+
+Floats = NDArray[Any]
+Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Message:
+    """What one client sends in one round.
+
+    Attributes:
+        features: (n,), the privatised features.
+        label: in the clear with public labels, privatised with private ones.
+    """
+
+    features: NDArray[np.float64]
+    label: float
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """The messages of consecutive clients; the arrays are overwritten by the next block.
+
+    Attributes:
+        features: (b, n), privatised.
+        labels: (b,), clear or privatised.
+        faulty: how many of the samples were not finite and counted as zeros. A fact about the private data, for
+            simulations; it is not part of the messages.
+    """
+
+    features: Floats
+    labels: Floats
+    faulty: int
+
+
+def orthonormal_directions(
+    coefficients: NDArray[np.float64], count: int, stream: RandomStream
+) -> NDArray[np.float64]:
+    """V, (n, m): random orthonormal directions, orthogonal to the coefficients where these are not zero.
+
+    Args:
+        coefficients: (n,) beta of the features, known to everybody.
+        count: m, below n where the coefficients are not zero.
+        stream: public randomness.
+
+    Raises:
+        SfumatoError: if there is no room for so many directions.
+    """
+    size = len(coefficients)
+    norm = float(np.linalg.norm(coefficients))
+    taken = 1 if norm > 0 else 0
+    if not 0 <= count <= size - taken:
+        raise SfumatoError(f"directions is {count}; allowed with {size} features are at most {size - taken}.")
+    first = [coefficients[:, None] / norm] if taken else []
+    columns = np.concatenate([*first, stream.standard_normal((size, count))], axis=1)
+    basis, _triangle = np.linalg.qr(columns)
+    return np.ascontiguousarray(basis[:, taken:])
+
+
+def send(
+    features: NDArray[np.float64],
+    label: float,
+    calibrated: CalibratedModulation,
+    directions: NDArray[np.float64],
+    stream: RandomStream,
+) -> Message:
+    """One client's message of one round.
+
+    Guarantee: as ``ModulatedPlan.calibrate`` promises, if ``stream`` is fresh and known to nobody else. A sample
+    that is not finite counts as zeros; the message then is noise alone and looks like any other.
+
+    Args:
+        features: (n,), clipped to the domain's radius here.
+        label: clipped to the domain's bound here.
+        calibrated: the public protocol.
+        directions: V, (n, m), from the server.
+        stream: the client's own randomness.
+    """
+    rows = np.asarray(features, dtype=np.float64)[None, :]
+    _check_shapes(rows, np.array([label]), calibrated, directions)
+    sent = _Sender(calibrated, directions, np.dtype(np.float64), 1)
+    block = sent.block(rows, np.array([float(label)]), stream)
+    return Message(block.features[0].copy(), float(block.labels[0]))
+
+
+def messages(
+    features: Floats,
+    labels: Floats,
+    calibrated: CalibratedModulation,
+    directions: NDArray[np.float64],
+    streams: Streams,
+    round_number: int = 0,
+) -> Iterator[Block]:
+    """The messages of all clients in one round, block by block.
+
+    Guarantee: as for ``send``, client by client.
+
+    Args:
+        features: (K, n) float32 or float64; messages have the same dtype. Not changed.
+        labels: (K,).
+        calibrated: the public protocol.
+        directions: V, (n, m).
+        streams: the run's randomness; each round has its own stream.
+        round_number: which round.
+
+    Raises:
+        SfumatoError: if shapes or dtypes do not fit the plan.
+    """
+    _check_shapes(features, labels, calibrated, directions)
+    sender = _Sender(calibrated, directions, features.dtype, min(BLOCK, max(1, len(features))))
+    stream = streams.bulk("clients", round_number)
+    for start in range(0, len(features), BLOCK):
+        rows = slice(start, start + BLOCK)
+        yield sender.block(features[rows], labels[rows], stream)
+
+
+def _check_shapes(
+    features: Floats, labels: Floats, calibrated: CalibratedModulation, directions: NDArray[np.float64]
+) -> None:
+    size, count = calibrated.plan.domain.features, calibrated.plan.modulation.directions
+    if features.ndim != 2 or features.shape[1] != size:
+        raise SfumatoError(f"features has shape {features.shape}; allowed is (clients, {size}).")
+    if str(features.dtype) not in ("float32", "float64"):
+        raise SfumatoError(f"features has dtype {features.dtype}; allowed are float32 and float64.")
+    if labels.shape != (len(features),):
+        raise SfumatoError(f"labels has shape {labels.shape}; allowed is ({len(features)},).")
+    if calibrated.plan.modulation.amplitude > 0 and directions.shape != (size, count):
+        raise SfumatoError(f"directions has shape {directions.shape}; allowed is ({size}, {count}).")
+
+
+def clip_samples(
+    features: Floats, labels: Floats, domain: Domain, out: Floats | None = None
+) -> tuple[Floats, Vector, NDArray[np.bool_]]:
+    """Samples within the public bounds; one that is not finite, or whose norm is not, counts as zeros.
+
+    Guarantee: each returned row has Euclidean norm at most the radius, and each label absolute value at most the
+    bound; each depends on its own sample alone.
+
+    Args:
+        features: (b, n) float32 or float64; returned as they are where no row has to be changed.
+        labels: (b,).
+        domain: the bounds.
+        out: where changed rows are put; a new array by default.
+
+    Returns:
+        features (b, n), labels (b,) float64, and which samples were not finite (b,).
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        squares = np.vecdot(features, features)
+        # A sum in the samples' own precision decides only what is far from the radius.
+        doubtful = ~(
+            squares <= domain.radius**2 * (1.0 - 4.0 * features.shape[1] * np.finfo(squares.dtype).eps)
+        )
+        squares = squares.astype(np.float64)
+        squares[doubtful] = np.square(features[doubtful], dtype=np.float64).sum(axis=1)
+    faulty = ~np.isfinite(squares)
+    faulty |= ~np.isfinite(labels)
+    bounded = np.clip(labels, -domain.label_bound, domain.label_bound).astype(np.float64)
+    bounded[faulty] = 0.0
+    outside = squares > domain.radius**2
+    if not outside.any() and not faulty.any():
+        return features, bounded, faulty
+    # Four units of rounding below the radius, so that rounding cannot put a row outside again.
+    limit = domain.radius * (1.0 - 4.0 * np.finfo(features.dtype).eps)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        factors = np.where(outside, limit / np.sqrt(squares), 1.0).astype(features.dtype)
+        clipped = np.multiply(features, factors[:, None], out=out)
+    clipped[faulty] = 0.0
+    return clipped, bounded, faulty
+
+
+def add_product(target: Floats, left: Floats, right: Floats) -> None:
+    """``target += left @ right.T`` without a copy of the product's size; target is C-contiguous (b, n)."""
+    blas: Any = importlib.import_module("scipy.linalg.blas")
+    multiply = blas.sgemm if target.dtype == np.float32 else blas.dgemm
+    multiply(1.0, right.T, left.T, 1.0, target.T, trans_a=1, overwrite_c=1)
+
+
+class _Sender:
+    """The arithmetic of a block, in buffers that are used again."""
+
+    def __init__(
+        self,
+        calibrated: CalibratedModulation,
+        directions: NDArray[np.float64],
+        dtype: np.dtype[Any],
+        rows: int,
+    ) -> None:
+        plan = calibrated.plan
+        self._plan, self._calibrated = plan, calibrated
+        self._directions = directions.astype(dtype)
+        self._noise = np.empty((rows, plan.domain.features), dtype)
+        self._clipped = np.empty((rows, plan.domain.features), dtype)
+
+    def block(self, features: Floats, labels: Floats, stream: RandomStream) -> Block:
+        """The messages of one block of clients."""
+        plan, count = self._plan, len(features)
+        clipped, sent_labels, faulty = clip_samples(features, labels, plan.domain, self._clipped[:count])
+        message = self._noise[:count]
+        stream.fill_normal(message, self._calibrated.noise_std)
+        if plan.modulation.amplitude > 0:
+            self._modulate(message, clipped, stream)
+        message += clipped if plan.modulation.scale == 1.0 else plan.modulation.scale * clipped
+        if plan.labels == "private":
+            noise = stream.standard_normal(count) * self._calibrated.label_noise_std
+            sent_labels = sent_labels + noise
+        return Block(message, sent_labels, int(faulty.sum()))
+
+    def _modulate(self, message: Floats, clipped: Floats, stream: RandomStream) -> None:
+        """Add (lambda / sqrt(m)) cos(omega <x, v_k> + phi_k) v_k with a fresh phase per client and direction."""
+        modulation = self._plan.modulation
+        angles = clipped @ self._directions
+        angles *= modulation.frequency
+        angles += (2.0 * np.pi * stream.random(angles.shape)).astype(angles.dtype)
+        np.cos(angles, out=angles)
+        angles *= modulation.direction_amplitude
+        add_product(message, angles, self._directions)

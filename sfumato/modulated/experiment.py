@@ -1,0 +1,357 @@
+"""One cell of the comparison: a data set and an epsilon, every method, fit by fit.
+
+>>> from sfumato.rng import Streams
+>>> x = np.linspace(-0.9, 0.9, 60).reshape(30, 2) * [1.0, -0.5]
+>>> y = 0.1 + x @ np.array([0.4, 0.2])
+>>> problem = Problem.of(Domain(2, 1.0), (x, y), (x, y), (x, y))
+>>> setting = Setting(Modulation(amplitude=0.5), rounds=3)
+>>> result = run("one_shot", problem, setting, 20.0, Streams(0))
+>>> sorted(result.values)[:3], result.fit.ledger.steps
+(['bound_reached', 'coefficient_error', 'covered'], 1)
+
+What is compared is error on held-out rows, relative to predicting the training mean of the labels: 1 is worth nothing.
+Test rows lie outside of every guarantee; so do the validation rows on which step sizes are chosen, and each such fit
+is a further look at the private data that statements count.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.accounting import GaussianRule
+from sfumato.ledger import EventLedger
+from sfumato.modulated.aggregate import AggregateData
+from sfumato.modulated.baselines import LocalSgdPlan, local_sgd, ordinary_least_squares, predict_the_mean
+from sfumato.modulated.client import clip_samples
+from sfumato.modulated.iterative import Fit, Release, Steps, iterate, one_release, release_of
+from sfumato.modulated.methods import Method, get_method
+from sfumato.modulated.plan import CalibratedModulation, Domain, Labels, ModulatedPlan, Modulation
+from sfumato.modulated.server import (
+    Moments,
+    NormalEquations,
+    Stabilization,
+    Vector,
+    descend,
+    matrix_noise,
+    project,
+    solve,
+)
+from sfumato.modulated.sufficient_statistics import SufficientStatisticsPlan, ada_ssp
+from sfumato.modulated.theory import confidence_interval
+from sfumato.rng import Streams
+
+Pair = tuple[NDArray[Any], NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The public numbers of a comparison.
+
+    Attributes:
+        modulation: alpha, lambda, omega, m; in the units of the domain.
+        delta: of every guarantee.
+        rule: how (epsilon, delta) becomes noise.
+        labels: whether labels are sent in the clear.
+        label_weight: of private labels.
+        rounds: T of the iterative methods.
+        server_steps: gradient steps after one release.
+        step_sizes: eta_0 that are tried, in units of 1 / (1 + R^2), the inverse of the largest possible curvature.
+        step_decay: eta_t = eta_0 / (1 + decay t).
+        clip_norms: C that DP-SGD tries, in units of sqrt(1 + R^2) times the label bound, the largest gradient at zero.
+        coefficient_bound: radius of the ball of all estimates.
+        strength: of ridge and floor.
+        confidence: of the intervals.
+    """
+
+    modulation: Modulation
+    delta: float = 1e-5
+    rule: GaussianRule = "exact"
+    labels: Labels = "public"
+    label_weight: float = 1.0
+    rounds: int = 20
+    server_steps: int = 100
+    step_sizes: tuple[float, ...] = (1.0,)
+    step_decay: float = 0.0
+    clip_norms: tuple[float, ...] = (0.5,)
+    coefficient_bound: float = 2.0
+    strength: float = 1.0
+    confidence: float = 0.95
+
+    def trials(self, method: Method) -> int:
+        """How many fits on the private data chose a method's step size and clip norm; 0 where nothing was chosen."""
+        sizes = len(self.step_sizes) * (len(self.clip_norms) if method.kind == "local_sgd" else 1)
+        return sizes if method.tunable and sizes > 1 else 0
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """A data set with its public domain; features in float64, clipped copies where an estimator needs them.
+
+    Attributes:
+        domain: the public bounds.
+        train: features (K, n) and labels (K,) of the clients.
+        validation: rows for choosing step sizes.
+        test: rows for the reported error.
+        reference: (p,) least squares without privacy on the clipped training rows.
+        mean: (p,) coefficients that predict the mean.
+    """
+
+    domain: Domain
+    train: Pair
+    validation: Pair
+    test: Pair
+    reference: Vector
+    mean: Vector
+
+    @classmethod
+    def of(cls, domain: Domain, train: Pair, validation: Pair, test: Pair) -> Problem:
+        """The problem, with its two lines that need no privacy."""
+        rows = np.asarray(train[0], np.float64)
+        features, labels, _faulty = clip_samples(rows, train[1], domain)
+        reference = ordinary_least_squares(features, labels)
+        return cls(domain, train, validation, test, reference, predict_the_mean(train[1], domain))
+
+    @property
+    def clients(self) -> int:
+        """K; declared sizes are public, and a prepared data set is held against them."""
+        return len(self.train[1])
+
+    def error(self, coefficients: Vector, rows: Pair) -> float:
+        """Mean squared error of predictions kept within the label bound."""
+        bound = self.domain.label_bound
+        features, labels = rows
+        predicted = (coefficients[0] + features @ coefficients[1:]).clip(-bound, bound)
+        residual: Vector = predicted - labels
+        return float(residual @ residual) / len(residual)
+
+    def relative_error(self, coefficients: Vector, rows: Pair) -> float:
+        """``error`` over that of predicting the training mean."""
+        return self.error(coefficients, rows) / self.error(self.mean, rows)
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """What a grid chose for one method at one epsilon.
+
+    Attributes:
+        step_size: in the setting's units.
+        clip_norm: likewise; None where the method clips no gradient.
+        trials: how many fits chose them, 0 where there was no choice.
+        table: (step size, clip norm, relative validation error) of each trial.
+    """
+
+    step_size: float
+    clip_norm: float | None
+    trials: int
+    table: tuple[tuple[float, float | None, float], ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """A fit and what was measured of it."""
+
+    fit: Fit
+    values: dict[str, float | bool | str | None]
+
+
+def modulation_of(method: Method, setting: Setting) -> Modulation:
+    """The modulation that a method uses; its number of directions matters only with an amplitude."""
+    if not method.modulated:
+        return replace(setting.modulation, amplitude=0.0)
+    return replace(setting.modulation, frequency=setting.modulation.frequency * method.frequency_factor)
+
+
+def plan_of(method: Method, domain: Domain, setting: Setting) -> ModulatedPlan:
+    """The modulated protocol of a method that has one."""
+    return ModulatedPlan(
+        domain,
+        modulation_of(method, setting),
+        calibration=method.calibration,
+        rule=setting.rule,
+        labels=setting.labels,
+        label_weight=setting.label_weight,
+        rounds=1 if method.one_release else setting.rounds,
+        regime=method.regime,
+    )
+
+
+def clip_norm_of(domain: Domain, setting: Setting, tuned: Tuned) -> float:
+    """C of DP-SGD in the units of gradients: a share of the largest possible one at coefficients zero."""
+    share = setting.clip_norms[0] if tuned.clip_norm is None else tuned.clip_norm
+    return share * math.sqrt(1.0 + domain.radius**2) * domain.label_bound
+
+
+def aggregate_release(problem: Problem, calibrated: CalibratedModulation, streams: Streams) -> Release:
+    """A release by the aggregate simulator; for tuning grids and sweeps."""
+    known: dict[tuple[int | None, int | None], AggregateData] = {}
+
+    def release(clients: slice, directions: Vector, round_number: int) -> Moments:
+        key = (clients.start, clients.stop)
+        if key not in known:
+            features, labels = (part[clients] for part in problem.train)
+            known[key] = AggregateData.of(np.asarray(features, np.float64), labels, problem.domain)
+        phases = known[key].phases(directions.shape[1], streams.stream("phases", round_number))
+        return known[key].moments(calibrated, directions, phases, streams.stream("noise", round_number))
+
+    return release
+
+
+def tune(name: str, problem: Problem, setting: Setting, epsilon: float, streams: Streams) -> Tuned:
+    """Choose step size and clip norm on the validation rows, one fit per choice.
+
+    Not covered by any guarantee of the fit that follows: each trial is a look at the private data. Trials use
+    aggregate noise, which is distributed as the clients'.
+
+    Args:
+        name: of the method.
+        problem: the data.
+        setting: with the choices.
+        epsilon: of each trial, as of the fit.
+        streams: the tuning's randomness, other than any fit's.
+    """
+    method = get_method(name)
+    clips: Sequence[float | None] = setting.clip_norms if method.kind == "local_sgd" else (None,)
+    choices = list(product(setting.step_sizes, clips)) if method.tunable else [(setting.step_sizes[0], None)]
+    if len(choices) == 1:
+        return Tuned(choices[0][0], choices[0][1], 0)
+    table: list[tuple[float, float | None, float]] = []
+    for size, clip in choices:
+        trial = Tuned(size, clip, len(choices))
+        fit = _rounds(method, problem, setting, epsilon, trial, streams, aggregate=True)
+        table.append((size, clip, problem.relative_error(fit.coefficients, problem.validation)))
+    best = min(table, key=lambda row: row[2])
+    return Tuned(best[0], best[1], len(choices), tuple(table))
+
+
+def run(
+    name: str,
+    problem: Problem,
+    setting: Setting,
+    epsilon: float | None,
+    streams: Streams,
+    tuned: Tuned | None = None,
+) -> Result:
+    """Fit one method once, by real messages, and measure it on the test rows.
+
+    Args:
+        name: of the method.
+        problem: the data.
+        setting: the public numbers.
+        epsilon: one client's budget; None only for methods without privacy.
+        streams: this fit's randomness.
+        tuned: step size and clip norm; the setting's first ones by default.
+    """
+    method = get_method(name)
+    chosen = tuned or Tuned(setting.step_sizes[0], setting.clip_norms[0], 0)
+    extra: dict[str, float | bool | str | None] = {}
+    if method.one_release:
+        fit, extra = _one_shot(method, problem, setting, epsilon, streams)
+    elif method.tunable:
+        fit = _rounds(method, problem, setting, epsilon, chosen, streams, aggregate=False)
+        extra = {"step_size": chosen.step_size, "trials": chosen.trials}
+        extra |= (
+            {} if chosen.clip_norm is None or method.kind != "local_sgd" else {"clip_norm": chosen.clip_norm}
+        )
+    elif method.kind == "ada_ssp":
+        statistics = SufficientStatisticsPlan(
+            problem.domain, setting.rule, coefficient_bound=setting.coefficient_bound
+        )
+        calibrated = statistics.calibrate(epsilon, setting.delta)
+        fit = ada_ssp(*problem.train, calibrated, streams.stream("noise"))
+    else:
+        known = problem.reference if method.kind == "least_squares" else problem.mean
+        fit = Fit(known, EventLedger(), 0, 0)
+    norm = float(np.linalg.norm(fit.coefficients))
+    values: dict[str, float | bool | str | None] = {
+        "test_error": problem.error(fit.coefficients, problem.test),
+        "test_relative_error": problem.relative_error(fit.coefficients, problem.test),
+        "coefficient_error": float(np.sum((fit.coefficients - problem.reference) ** 2)),
+        "bound_reached": method.private and norm >= setting.coefficient_bound * (1.0 - 1e-9),
+        "rounds": fit.rounds,
+        "faulty": fit.faulty,
+    }
+    return Result(fit, values | extra)
+
+
+def _one_shot(
+    method: Method, problem: Problem, setting: Setting, epsilon: float | None, streams: Streams
+) -> tuple[Fit, dict[str, float | bool | str | None]]:
+    """One release, and whichever server-side estimate the method makes of it."""
+    calibrated = plan_of(method, problem.domain, setting).calibrate(epsilon, setting.delta)
+    release = release_of(*problem.train, calibrated, streams)
+    equations, directions, fit = one_release(problem.clients, calibrated, streams, release)
+    gamma = matrix_noise(calibrated, problem.clients)
+    fit.coefficients = _server_side(method, equations, setting, gamma)
+    values: dict[str, float | bool | str | None] = {
+        "noise_std": calibrated.noise_std,
+        "matrix_noise": gamma,
+        "noise_dominated": gamma >= problem.domain.radius**2 / problem.domain.features,
+    }
+    if method.kind == "solve":
+        interval = confidence_interval(equations, calibrated, directions, setting.confidence)
+        inside = np.abs(interval.coefficients - problem.reference) <= interval.half_widths
+        if np.all(np.isfinite(interval.half_widths)):
+            values |= {
+                "covered": float(np.mean(inside)),
+                "half_width": float(np.median(interval.half_widths)),
+            }
+        else:
+            reason = "the estimated matrix is not positive definite"
+            values |= {
+                "covered": None,
+                "covered_reason": reason,
+                "half_width": None,
+                "half_width_reason": reason,
+            }
+    return fit, values
+
+
+def _server_side(method: Method, equations: NormalEquations, setting: Setting, gamma: float) -> Vector:
+    bound = setting.coefficient_bound
+    if method.kind == "descend":
+        # The step is a function of the released matrix, so it is post-processing.
+        largest = float(np.max(np.abs(np.linalg.eigvalsh(equations.matrix))))
+        return descend(equations, setting.server_steps, 1.0 / max(largest, 1e-12), bound)
+    if method.kind == "ridge":
+        return solve(equations, Stabilization(bound, "ridge", setting.strength), gamma)
+    if method.kind == "floor":
+        return solve(equations, Stabilization(bound, "eigenvalue_floor", setting.strength), gamma)
+    return solve(equations, Stabilization(bound))
+
+
+def _rounds(
+    method: Method,
+    problem: Problem,
+    setting: Setting,
+    epsilon: float | None,
+    tuned: Tuned,
+    streams: Streams,
+    *,
+    aggregate: bool,
+) -> Fit:
+    """The iterative estimator or DP-SGD, by messages or by aggregate noise."""
+    curvature = 1.0 + problem.domain.radius**2
+    steps = Steps(tuned.step_size / curvature, setting.step_decay, setting.coefficient_bound)
+    if method.kind == "local_sgd":
+        clip = (
+            (tuned.clip_norm or setting.clip_norms[0]) * np.sqrt(curvature) * 2.0 * problem.domain.label_bound
+        )
+        plan = LocalSgdPlan(problem.domain, float(clip), setting.rounds, method.regime, setting.rule)
+        sgd = plan.calibrate(epsilon, setting.delta)
+        return local_sgd(*problem.train, sgd, steps, streams, "mean" if aggregate else "clients")
+    calibrated = plan_of(method, problem.domain, setting).calibrate(epsilon, setting.delta)
+    release = (
+        aggregate_release(problem, calibrated, streams)
+        if aggregate
+        else release_of(*problem.train, calibrated, streams)
+    )
+    fit = iterate(problem.clients, calibrated, steps, streams, release)
+    fit.coefficients = project(fit.coefficients, setting.coefficient_bound)
+    return fit

@@ -1,0 +1,1 @@
+"""The steps of the modulated system: read, call the library, write."""

@@ -1,0 +1,100 @@
+"""Price what each client's ledger recorded: ``python -m tasks.account modulated --dataset fair``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tasks import command
+
+TOLERANCES = {
+    "epsilon_gaussian": 1e-3,
+    "epsilon_zcdp": 1e-3,
+    "epsilon_bun_steinke": 1e-3,
+    "noise_std": 1e-3,
+    "noise_std_other": 1e-3,
+}
+
+
+def run(call: command.Call) -> None:
+    """Price the recorded events of every method and epsilon, compare with the target, and write the statements."""
+    from sfumato import artifacts, datasets, records
+    from sfumato.ledger import EventLedger
+    from sfumato.modulated.experiment import Tuned
+    from sfumato.modulated.methods import get_method
+    from sfumato.modulated.statement import price_of, privacy_statement
+    from tasks import data_cells
+    from tasks.modulated import audits, cells
+
+    name = data_cells.regression_name(call)
+    spec = datasets.get_regression_spec(name)
+    recorded = artifacts.read_json(call.path("events", "train", ".json"))["cells"]
+    found: list[Any] = []
+    for key, cell in recorded.items():
+        method_name, text = key.split("/")
+        method = get_method(method_name)
+        tuned = Tuned(cell["step_size"], cell["clip_norm"], cell["trials"])
+        calibrated = cells.calibrated_of(call, method, float(text), tuned)
+        audit = audits.bound_of(call, method, float(text))
+        ledgers = {seed: EventLedger.from_json(events, 0) for seed, events in cell["seeds"].items()}
+        price = price_of(next(iter(ledgers.values())), calibrated.delta)
+        for ledger in ledgers.values():
+            statement = privacy_statement(
+                method_name,
+                calibrated,
+                ledger,
+                spec.n_train,
+                spec.unit_of_privacy,
+                call.params.privacy.mode,
+                tuned.trials,
+                audit,
+            )
+        folder = call.root / "data/statements/modulated" / name
+        artifacts.write_json(folder / f"{method_name}-{text}.json", statement.to_json())
+        artifacts.write_text(folder / f"{method_name}-{text}.txt", statement.to_text())
+        levels = {"dataset": name, "method": method_name, "epsilon": text}
+        found.append(
+            records.Record(levels, _values(call, method, float(text), calibrated, price, spec.n_train))
+        )
+    document = records.to_document(
+        "modulated", "account", ["dataset", "method", "epsilon"], found, TOLERANCES
+    )
+    artifacts.write_json(call.path("metrics", "account", ".json"), document)
+
+
+def _values(
+    call: command.Call, method: Any, epsilon: float, calibrated: Any, price: Any, clients: int
+) -> dict[str, Any]:
+    from sfumato import accounting
+    from sfumato.modulated.plan import CalibratedModulation
+
+    values: dict[str, Any] = {
+        "epsilon_target": epsilon,
+        "delta": calibrated.delta,
+        "n": clients,
+        "releases": price.releases,
+        "epsilon_gaussian": price.gaussian,
+        "epsilon_zcdp": price.zcdp,
+        "epsilon_bun_steinke": price.bun_steinke,
+        "noise_multiplier": calibrated.noise_multiplier,
+    }
+    if not isinstance(calibrated, CalibratedModulation):
+        return values
+    plan = calibrated.plan
+    other = "lipschitz" if plan.calibration == "phase_marginal" else "phase_marginal"
+    values |= {
+        "lipschitz_constant": plan.modulation.lipschitz,
+        "marginal_constant": plan.modulation.scale,
+        "directions": plan.modulation.directions,
+        "noise_std": calibrated.noise_std,
+        "noise_std_other": plan.noise_std(epsilon, calibrated.delta, other),
+    }
+    if method.one_release:
+        reason = "labels are public and identify a message again, so shuffling hides nobody"
+        multiplier = None
+        if plan.labels == "private":
+            shuffled = accounting.calibrate_shuffled_gaussian(epsilon, calibrated.delta, clients, plan.rule)
+            multiplier, reason = shuffled.noise_multiplier, shuffled.reason or ""
+        values["shuffled_noise_multiplier"] = multiplier
+        if multiplier is None:
+            values["shuffled_noise_multiplier_reason"] = reason
+    return values

@@ -1,0 +1,1 @@
+"""The steps of the topk system: read, call the library, write."""
