@@ -52,6 +52,19 @@ class RandomStream(Protocol):
         ...
 
 
+def check_fillable(out: NDArray[Any]) -> None:
+    """Refuse an array that noise could not be written into as it is.
+
+    Raises:
+        SfumatoError: unless it is C-contiguous, writeable, and of float32 or float64.
+    """
+    if str(out.dtype) not in ("float32", "float64") or not out.flags.c_contiguous or not out.flags.writeable:
+        raise SfumatoError(
+            f"the array to fill has dtype {out.dtype} and strides {out.strides}; allowed is a writeable, C-contiguous one "
+            "of float32 or float64."
+        )
+
+
 class SeededStream:
     """A reproducible stream: counter-based Philox, keyed by the hash of seed, name and keys."""
 
@@ -81,6 +94,7 @@ class SeededStream:
 
     def fill_normal(self, out: NDArray[Any], deviation: float = 1.0) -> None:
         """Overwrite a C-contiguous float32 or float64 array with independent N(0, deviation^2) draws."""
+        check_fillable(out)
         self._generator.standard_normal(out=out, dtype=out.dtype.type)
         out *= deviation
 
@@ -99,6 +113,7 @@ class BulkStream(SeededStream):
 
     def fill_normal(self, out: NDArray[Any], deviation: float = 1.0) -> None:
         """Overwrite a C-contiguous float32 or float64 array with independent N(0, deviation^2) draws."""
+        check_fillable(out)
         if out.dtype != np.float32:
             super().fill_normal(out, deviation)
             return
@@ -160,6 +175,7 @@ class SystemStream:
 
     def fill_normal(self, out: NDArray[Any], deviation: float = 1.0) -> None:
         """Overwrite a C-contiguous float32 or float64 array with independent N(0, deviation^2) draws, made as float64."""
+        check_fillable(out)
         out[...] = self.standard_normal(out.shape) * deviation
 
 
@@ -210,5 +226,8 @@ class Streams:
         return SystemStream() if self.mode == "release" else BulkStream(self._key(name, keys))
 
     def _key(self, name: str, keys: tuple[int | str, ...]) -> bytes:
-        text = "\x1f".join([repr(self.seed), name, *(f"{type(key).__name__}:{key}" for key in keys)])
+        # An integer of numpy names the same stream as the equal one of Python.
+        seed = None if self.seed is None else int(self.seed)
+        named = [f"int:{int(key)}" if is_integer(key) else f"{type(key).__name__}:{key}" for key in keys]
+        text = "\x1f".join([repr(seed), name, *named])
         return hashlib.sha256(text.encode()).digest()

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sfumato.errors import SfumatoError
 from tasks import command
+
+if TYPE_CHECKING:
+    from sfumato.report import Study
 
 
 def docs(call: command.Call) -> None:
@@ -25,9 +29,22 @@ def docs(call: command.Call) -> None:
         raise SfumatoError("there is no finished run to document; needed is one, such as make run leaves.")
     table = report.readme_table(study.current.profile, rows, seconds)
     text = report.between_markers(readme.read_text(encoding="utf-8"), table)
+    text = _with_modulated(text, study)
     artifacts.write_json(call.root / "docs" / "claims.json", report.claims_json(findings))
     artifacts.write_text(call.root / "docs" / "claims.md", report.claims_markdown(findings))
     artifacts.write_text(readme, text)
+
+
+def _with_modulated(text: str, study: Study) -> str:
+    """The README with the modulated system's table, where the README has a place for it and the run has figures."""
+    from sfumato import report
+
+    run = study.current_of("modulated")
+    rows = report.error_rows(run) if run else []
+    if run is None or not rows or not any(marker in text for marker in report.MODULATED_MARKERS):
+        return text
+    table = report.modulated_readme_table(run.profile, rows)
+    return report.between_markers(text, table, markers=report.MODULATED_MARKERS)
 
 
 def _seconds(root: Path) -> dict[str, float]:

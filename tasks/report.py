@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from sfumato.report import Run, Statement, Study, Support
 
 SYSTEM = "topk"
+MODULATED = "modulated"
 DEFAULT = ("quick", "base")
 PICTURED = ("tp_topk", "tp_rand")
 
@@ -46,8 +47,10 @@ def gather(call: command.Call) -> Study:
         rocs=tuple(_rows(call, "attack")),
         lira_rocs=tuple(_rows(call, "membership")),
         supports=tuple(_supports(call)),
-        statements=tuple(_statements(call)),
-        settings=_settings(call.params),
+        statements=(*_statements(call), *_modulated_statements(call)),
+        settings={**_settings(call.params), **_modulated_settings(call.params)},
+        further=(_modulated_current(call, values),),
+        tunings=tuple(_tunings(call)),
     )
 
 
@@ -84,6 +87,44 @@ def _in_grid(params: Params) -> Any:
             "epsilon": {*(epsilon_text(e) for e in cells.epsilons), *({"inf"} if cells is grid else set())},
             "seed": seeds,
         }
+        return all(record.levels[name] in texts for name, texts in allowed.items() if name in record.levels)
+
+    return keep
+
+
+def _modulated_current(call: command.Call, values: Any) -> Run:
+    from sfumato.report import run_of
+
+    profile, variant = _name_of(call.root, values)
+    folder = call.root / "data" / "metrics" / MODULATED
+    documents = [document for _path, document in _documents(folder)]
+    train = call.params.modulated.train
+    settings = {"rounds": float(train.rounds), "confidence": train.confidence}
+    return run_of(
+        profile, MODULATED, variant, documents, keep=_in_modulated_grid(call.params), settings=settings
+    )
+
+
+def _in_modulated_grid(params: Params) -> Any:
+    """Whether a record belongs to the modulated part of the parameters; methods without privacy are at inf."""
+    from sfumato.records import epsilon_text
+
+    grid, attack = params.modulated.grid, params.modulated.attack
+    seeds = {"release"} if grid.seeds is None else {str(seed) for seed in grid.seeds}
+    fits = {
+        "dataset": set(grid.datasets),
+        "method": set(grid.methods),
+        "epsilon": {*(epsilon_text(e) for e in grid.epsilons), "inf"},
+        "seed": seeds,
+    }
+    attacked = {"dataset": set(attack.datasets), "epsilon": {epsilon_text(e) for e in attack.epsilons}}
+    cells = {
+        "attack": {**attacked, "messages": {str(count) for count in attack.messages}},
+        "audit": {**attacked, "method": set(attack.audit_methods)},
+    }
+
+    def keep(step: str, record: Record) -> bool:
+        allowed = cells.get(step, fits)
         return all(record.levels[name] in texts for name, texts in allowed.items() if name in record.levels)
 
     return keep
@@ -242,6 +283,39 @@ def _statements(call: command.Call) -> Iterator[Statement]:
                         yield Statement(dataset, method, shown, seed, text, fields)
 
 
+def _modulated_statements(call: command.Call) -> Iterator[Statement]:
+    """The statements of the modulated system, each of which is one for all seeds."""
+    from sfumato import artifacts
+    from sfumato.records import epsilon_text
+    from sfumato.report import Statement
+    from sfumato.report.study import ALL_SEEDS
+
+    grid = call.params.modulated.grid
+    for dataset in grid.datasets:
+        for epsilon in (epsilon_text(value) for value in grid.epsilons):
+            for method in grid.methods:
+                path = call.root / "data" / "statements" / MODULATED / dataset / f"{method}-{epsilon}.txt"
+                fields = path.with_suffix(".json")
+                if path.is_file():
+                    content = artifacts.read_json(fields) if fields.is_file() else {}
+                    text = path.read_text(encoding="utf-8")
+                    yield Statement(dataset, method, epsilon, ALL_SEEDS, text, content, MODULATED)
+
+
+def _tunings(call: command.Call) -> Iterator[Mapping[str, str]]:
+    """Rows of the modulated tuning tables that lie in the grid."""
+    from sfumato import artifacts
+    from sfumato.records import epsilon_text
+
+    grid = call.params.modulated.grid
+    epsilons = {epsilon_text(value) for value in grid.epsilons}
+    for dataset in grid.datasets:
+        path = call.root / "data" / "plots" / MODULATED / "train" / f"{dataset}.csv"
+        for row in artifacts.read_csv(path) if path.is_file() else []:
+            if row["method"] in grid.methods and row["epsilon"] in epsilons:
+                yield {**row, "system": MODULATED, "dataset": dataset}
+
+
 def _settings(params: Params) -> dict[str, Any]:
     """Facts of the parameters that the page names."""
     topk = params.topk
@@ -262,6 +336,27 @@ def _settings(params: Params) -> dict[str, Any]:
         ("topk.train.tuning", _tuning_text(topk)),
     ]
     return {"delta": params.privacy.delta, "mode": params.privacy.mode, "facts": facts}
+
+
+def _modulated_settings(params: Params) -> dict[str, Any]:
+    """Facts of the modulated part of the parameters that the page names."""
+    client, train = params.modulated.client, params.modulated.train
+    facts = [
+        ("privacy.delta", f"{params.privacy.delta:g}"),
+        ("modulated.client.radius_share", f"{client.radius_share:g} of the public radius R"),
+        ("modulated.client.shrinkage", f"{client.shrinkage:g} (α)"),
+        ("modulated.client.amplitude", f"{client.amplitude:g} R (λ)"),
+        ("modulated.client.frequency", f"{client.frequency:g} / R (ω)"),
+        ("modulated.client.directions", f"{client.directions} (m)"),
+        ("modulated.client.labels", client.labels),
+        ("modulated.client.rule", client.rule),
+        ("modulated.train.rounds", f"{train.rounds}"),
+        ("modulated.train.server_steps", f"{train.server_steps}"),
+        ("modulated.train.coefficient_bound", f"{train.coefficient_bound:g}"),
+        ("modulated.train.strength", f"{train.strength:g} (ridge and floor)"),
+        ("modulated.train.confidence", f"{train.confidence:g}"),
+    ]
+    return {"modulated_facts": facts, "modulated_labels": client.labels}
 
 
 def _tuning_text(topk: TopK) -> str:

@@ -26,12 +26,13 @@ from sfumato.attacks.roc import FloatArray
 from sfumato.checks import is_number
 from sfumato.errors import SfumatoError
 
-# Gauss-Legendre in theta / 2, where the integrand is more than e^-36 of its peak: about 1e-10 at any r.
+# Gauss-Legendre in theta / 2, where the integrand is more than e^-36 of its peak: about 1e-10 for r up to 1e8.
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(40)
 _LOG_RANGE: Final = 36.0
 _CHUNK: Final = 2048
 _SPACING: Final = 1.0 / 32.0
 _INSIDE: Final = 64.0
+_MAX_RATIO: Final = 1e8
 _OUTSIDE: Final = 16.0
 
 
@@ -60,6 +61,11 @@ def check_noise(amplitude: float, sigma: float) -> None:
         raise SfumatoError(f"amplitude is {amplitude!r}; allowed is a finite number of at least 0.")
     if not is_number(sigma) or not 0.0 < sigma < math.inf:
         raise SfumatoError(f"sigma is {sigma!r}; allowed is a finite number above 0.")
+    if not 1e-100 < sigma < 1e100 or amplitude > _MAX_RATIO * sigma:
+        raise SfumatoError(
+            f"amplitude is {amplitude!r} and sigma {sigma!r}; allowed is a sigma between 1e-100 and 1e+100 and an amplitude of "
+            f"at most {_MAX_RATIO:g} sigma, up to which the density is exact."
+        )
 
 
 def _integrate(distances: FloatArray, ratio: float) -> tuple[FloatArray, FloatArray, FloatArray]:

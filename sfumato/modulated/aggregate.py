@@ -81,6 +81,8 @@ class AggregateData:
                 f"features and labels have shapes {features.shape} and {labels.shape}; allowed are "
                 f"(clients, {domain.features}) and (clients,)."
             )
+        if str(features.dtype) not in ("float32", "float64"):
+            raise SfumatoError(f"features has dtype {features.dtype}; allowed are float32 and float64.")
         clipped, own, faulty = clip_samples(features, labels, domain)
         gram = np.zeros((domain.features + 2, domain.features + 2))
         for start in range(0, len(features), BLOCK):
@@ -126,8 +128,18 @@ class AggregateData:
             directions: V, (n, m).
             phases: the cosines' sums.
             stream: the Gaussian noise.
+
+        Raises:
+            SfumatoError: if there is no client, or the directions do not fit the phases.
         """
         plan, clients = calibrated.plan, len(self.labels)
+        if not clients:
+            raise SfumatoError("there are no clients; allowed is at least one.")
+        if directions.shape != (plan.domain.features, len(phases.ones)):
+            raise SfumatoError(
+                f"directions has shape {directions.shape}; allowed is ({plan.domain.features}, {len(phases.ones)}), as many "
+                "as there are phases."
+            )
         scale, sigma = plan.modulation.scale, calibrated.noise_std
         size = plan.domain.features
         noisy = size + int(plan.labels == "private")
@@ -136,7 +148,7 @@ class AggregateData:
         # A message's features are U + sigma Z with U = scale X + a C V^T, its label is y + sigma' z.
         mix = np.zeros((len(gram), size))
         mix[2 : 2 + size] = scale * np.eye(size)
-        mix[2 + size :] = plan.modulation.direction_amplitude * directions.T[: len(phases.ones)]
+        mix[2 + size :] = plan.modulation.direction_amplitude * directions.T
         clean = mix.T @ gram @ mix
         sideways = sigma * cross[:size] @ mix
         outer = clean + sideways + sideways.T + sigma**2 * square[:size, :size]

@@ -37,6 +37,7 @@ from sfumato.attacks import (
     reconstruction_floor,
     squared_errors,
 )
+from sfumato.errors import SfumatoError
 from sfumato.modulated.client import messages, orthonormal_directions
 from sfumato.modulated.plan import CalibratedModulation, ModulatedPlan
 from sfumato.modulated.server import Vector
@@ -59,6 +60,9 @@ class Reconstruction:
             if samples were Gaussian, and is a reference where they are not.
         prior_error: of guessing the prior's mean.
         unbiased: whether the Cramer-Rao bound binds this attacker.
+        features: n.
+        directions: m in each message; the error and the floor per direction are ``along / m`` and
+            ``across / (n - m)``.
     """
 
     errors: SquaredErrors
@@ -69,6 +73,8 @@ class Reconstruction:
     floor_bayes: float
     prior_error: float
     unbiased: bool
+    features: int
+    directions: int
 
     def to_values(self) -> dict[str, float | bool | str | None]:
         """Leaves of a metrics document."""
@@ -79,6 +85,8 @@ class Reconstruction:
             "mse_high": total.high,
             "mse_along": self.errors.along.mean,
             "mse_across": self.errors.across.mean,
+            "features": self.features,
+            "directions": self.directions,
             "floor": self.floor,
             "floor_along": self.floor_along,
             "floor_across": self.floor_across,
@@ -87,6 +95,12 @@ class Reconstruction:
             "unbiased": self.unbiased,
             "floor_known_phase": self.floor_known_phase,
         }
+        for part, count in (("along", self.directions), ("across", self.features - self.directions)):
+            for kind in ("mse", "floor"):
+                name = f"{kind}_{part}"
+                values[f"{name}_per_direction"] = float(values[name] or 0.0) / count if count else None
+                if not count:
+                    values[f"{name}_per_direction_reason"] = "there is no such direction"
         if self.floor_known_phase is None:
             values["floor_known_phase_reason"] = "there is a closed form for one message only"
         elif math.isinf(self.floor_known_phase):
@@ -133,7 +147,12 @@ def reconstruct(
         calibrated: a plan with noise whose releases are ``rounds`` of the same clients.
         rounds: T messages per client.
         streams: the clients' randomness.
+
+    Raises:
+        SfumatoError: if there is no client.
     """
+    if not len(features):
+        raise SfumatoError("there are no clients to attack; allowed is at least one.")
     seen, directions = received(features, calibrated, rounds, streams)
     model = model_of(calibrated, directions)
     samples = np.asarray(features, dtype=np.float64)
@@ -159,6 +178,8 @@ def reconstruct(
             bayes.total,
             variance * samples.shape[1],
             name == "linear_unbiased",
+            samples.shape[1],
+            directions.shape[2],
         )
         for name, estimate in estimates.items()
     }

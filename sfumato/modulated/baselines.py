@@ -36,7 +36,7 @@ from sfumato.ledger import EventLedger
 from sfumato.mechanisms import Gaussian
 from sfumato.modulated.client import BLOCK, clip_samples
 from sfumato.modulated.iterative import Fit, Steps, group_slices
-from sfumato.modulated.plan import Domain, Regime
+from sfumato.modulated.plan import Domain, Regime, check_target
 from sfumato.modulated.server import Vector, project
 from sfumato.rng import Streams
 
@@ -107,6 +107,7 @@ class LocalSgdPlan:
         Raises:
             AccountingError: if epsilon or delta is outside of what can be priced.
         """
+        check_target(epsilon, delta)
         if epsilon is None:
             return CalibratedLocalSgd(self, None, delta, 0.0)
         multiplier = calibrate_gaussian(epsilon, delta, self.rule, self.releases)

@@ -20,6 +20,7 @@ from typing import Literal
 
 import numpy as np
 
+from sfumato.checks import is_integer, is_number
 from sfumato.errors import SfumatoError
 from sfumato.modulated.iterative import Steps
 from sfumato.modulated.plan import CalibratedModulation, ModulatedPlan
@@ -72,13 +73,16 @@ def choose(
         SfumatoError: if there are fewer clients than rounds or features, or the curvature is not positive.
     """
     size = plan.domain.features
-    if clients < max(size, plan.rounds):
+    if not is_integer(clients) or clients < max(size, plan.rounds):
         raise SfumatoError(
-            f"clients is {clients}; allowed are at least {max(size, plan.rounds)}, the larger of features and rounds."
+            f"clients is {clients!r}; allowed is an integer of at least {max(size, plan.rounds)}, the larger of features and rounds."
         )
-    guessed = plan.domain.radius**2 / (3.0 * size) if curvature is None else curvature
-    if not guessed > 0:
+    for name, value in (("coefficient_norm", coefficient_norm), ("residual", residual)):
+        if not is_number(value) or not 0.0 <= value < math.inf:
+            raise SfumatoError(f"{name} is {value!r}; allowed is a finite number of at least 0.")
+    if curvature is not None and not (is_number(curvature) and 1e-100 < curvature < 1e100):
         raise SfumatoError(f"curvature is {curvature!r}; allowed is a number above 0.")
+    guessed = plan.domain.radius**2 / (3.0 * size) if curvature is None else curvature
     taken = steps or Steps(1.0 / guessed)
     guess = _Guess(guessed, coefficient_norm, residual)
     once = replace(plan, rounds=1).calibrate(epsilon, delta)
@@ -113,7 +117,13 @@ class _Guess:
         size = calibrated.plan.domain.features
         coefficients = np.full(size, self.coefficient_norm / math.sqrt(size))
         data = DataMoments(self.curvature * np.eye(size), self.residual**2, np.zeros(size), intercept=False)
-        return gradient_variance(coefficients, data, calibrated)
+        labels = calibrated.label_noise_std**2
+        noise = (
+            self.curvature * size
+            + float(np.trace(calibrated.noise_covariance(np.zeros((size, 0)))))
+            / calibrated.plan.modulation.scale**2
+        )
+        return gradient_variance(coefficients, data, calibrated) + labels * noise
 
     def one_shot(self, calibrated: CalibratedModulation, clients: int) -> float:
         """tr(S^-1 C S^-1) / K, at most what the ball leaves."""

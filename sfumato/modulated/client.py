@@ -61,7 +61,7 @@ class Message:
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """The messages of consecutive clients; the arrays are overwritten by the next block.
+    """The messages of consecutive clients; the arrays are overwritten by the next block, so use or copy them first.
 
     Attributes:
         features: (b, n), privatised.
@@ -89,11 +89,15 @@ def orthonormal_directions(
         SfumatoError: if there is no room for so many directions.
     """
     size = len(coefficients)
-    norm = float(np.linalg.norm(coefficients))
+    if not np.all(np.isfinite(coefficients)):
+        raise SfumatoError("coefficients hold a number that is not finite; allowed are finite numbers.")
+    largest = float(np.max(np.abs(coefficients), initial=0.0))
+    unit = coefficients / largest if largest > 0 else coefficients  # a norm that neither over- nor underflows
+    norm = float(np.linalg.norm(unit))
     taken = 1 if norm > 0 else 0
     if not 0 <= count <= size - taken:
         raise SfumatoError(f"directions is {count}; allowed with {size} features are at most {size - taken}.")
-    first = [coefficients[:, None] / norm] if taken else []
+    first = [unit[:, None] / norm] if taken else []
     columns = np.concatenate([*first, stream.standard_normal((size, count))], axis=1)
     basis, _triangle = np.linalg.qr(columns)
     return np.ascontiguousarray(basis[:, taken:])
@@ -146,9 +150,14 @@ def messages(
         round_number: which round.
 
     Raises:
-        SfumatoError: if shapes or dtypes do not fit the plan.
+        SfumatoError: if shapes, dtypes, directions or the round do not fit the plan.
     """
     _check_shapes(features, labels, calibrated, directions)
+    if not 0 <= round_number < calibrated.plan.rounds:
+        raise SfumatoError(
+            f"round_number is {round_number}; allowed with {calibrated.plan.rounds} rounds is 0 to "
+            f"{calibrated.plan.rounds - 1}, since further messages are not in the budget."
+        )
     sender = _Sender(calibrated, directions, features.dtype, min(BLOCK, max(1, len(features))))
     stream = streams.bulk("clients", round_number)
     for start in range(0, len(features), BLOCK):
@@ -166,8 +175,28 @@ def _check_shapes(
         raise SfumatoError(f"features has dtype {features.dtype}; allowed are float32 and float64.")
     if labels.shape != (len(features),):
         raise SfumatoError(f"labels has shape {labels.shape}; allowed is ({len(features)},).")
-    if calibrated.plan.modulation.amplitude > 0 and directions.shape != (size, count):
-        raise SfumatoError(f"directions has shape {directions.shape}; allowed is ({size}, {count}).")
+    plan = calibrated.plan
+    if plan.modulation.phase != "fresh":
+        raise SfumatoError(
+            f"phase is {plan.modulation.phase!r}; allowed for sending is 'fresh', the only protocol that clients here follow."
+        )
+    if plan.modulation.amplitude > 0:
+        if directions.shape != (size, count):
+            raise SfumatoError(f"directions has shape {directions.shape}; allowed is ({size}, {count}).")
+        check_orthonormal(directions)
+
+
+def check_orthonormal(directions: NDArray[np.float64]) -> None:
+    """Refuse directions of a server that a client cannot trust: large ones would drown noise and phase.
+
+    Raises:
+        SfumatoError: unless all are finite and orthonormal to 1e-6.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        off = np.abs(directions.T @ directions - np.eye(directions.shape[1]))
+    largest = float(np.max(off, initial=0.0))
+    if not largest <= 1e-6:
+        raise SfumatoError(f"directions are off from orthonormal by {largest:g}; allowed is up to 1e-06.")
 
 
 def clip_samples(
@@ -204,15 +233,20 @@ def clip_samples(
         return features, bounded, faulty
     # Four units of rounding below the radius, so that rounding cannot put a row outside again.
     limit = domain.radius * (1.0 - 4.0 * np.finfo(features.dtype).eps)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        factors = np.where(outside, limit / np.sqrt(squares), 1.0).astype(features.dtype)
-        clipped = np.multiply(features, factors[:, None], out=out)
+    clipped = np.empty(features.shape, features.dtype) if out is None else out
+    clipped[...] = features
+    outside &= ~faulty
+    clipped[outside] = features[outside].astype(np.float64) * (limit / np.sqrt(squares[outside]))[:, None]
     clipped[faulty] = 0.0
     return clipped, bounded, faulty
 
 
 def add_product(target: Floats, left: Floats, right: Floats) -> None:
     """``target += left @ right.T`` without a copy of the product's size; target is C-contiguous (b, n)."""
+    if not target.flags.c_contiguous:
+        raise SfumatoError(
+            "target is not C-contiguous; allowed is an array that a product can be added to in place."
+        )
     blas: Any = importlib.import_module("scipy.linalg.blas")
     multiply = blas.sgemm if target.dtype == np.float32 else blas.dgemm
     multiply(1.0, right.T, left.T, 1.0, target.T, trans_a=1, overwrite_c=1)
@@ -251,9 +285,9 @@ class _Sender:
     def _modulate(self, message: Floats, clipped: Floats, stream: RandomStream) -> None:
         """Add (lambda / sqrt(m)) cos(omega <x, v_k> + phi_k) v_k with a fresh phase per client and direction."""
         modulation = self._plan.modulation
-        angles = clipped @ self._directions
+        # In float64 whatever the messages' dtype, so that no rounding of the argument swallows the phase.
+        angles = (clipped @ self._directions).astype(np.float64)
         angles *= modulation.frequency
-        angles += (2.0 * np.pi * stream.random(angles.shape)).astype(angles.dtype)
-        np.cos(angles, out=angles)
-        angles *= modulation.direction_amplitude
-        add_product(message, angles, self._directions)
+        angles += 2.0 * np.pi * stream.random(angles.shape)
+        waves = (modulation.direction_amplitude * np.cos(angles)).astype(message.dtype)
+        add_product(message, waves, self._directions)

@@ -26,9 +26,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.accounting import GaussianRule
+from sfumato.errors import SfumatoError
 from sfumato.ledger import EventLedger
 from sfumato.modulated.aggregate import AggregateData
-from sfumato.modulated.baselines import LocalSgdPlan, local_sgd, ordinary_least_squares, predict_the_mean
+from sfumato.modulated.baselines import (
+    CalibratedLocalSgd,
+    LocalSgdPlan,
+    local_sgd,
+    ordinary_least_squares,
+    predict_the_mean,
+)
 from sfumato.modulated.client import clip_samples
 from sfumato.modulated.iterative import Fit, Release, Steps, iterate, one_release, release_of
 from sfumato.modulated.methods import Method, get_method
@@ -43,11 +50,17 @@ from sfumato.modulated.server import (
     project,
     solve,
 )
-from sfumato.modulated.sufficient_statistics import SufficientStatisticsPlan, ada_ssp
+from sfumato.modulated.sufficient_statistics import (
+    CalibratedSufficientStatistics,
+    SufficientStatisticsPlan,
+    ada_ssp,
+)
 from sfumato.modulated.theory import confidence_interval
 from sfumato.rng import Streams
 
+Values = dict[str, float | bool | str | None]
 Pair = tuple[NDArray[Any], NDArray[Any]]
+Calibrated = CalibratedModulation | CalibratedLocalSgd | CalibratedSufficientStatistics
 
 
 @dataclass(frozen=True)
@@ -83,11 +96,6 @@ class Setting:
     coefficient_bound: float = 2.0
     strength: float = 1.0
     confidence: float = 0.95
-
-    def trials(self, method: Method) -> int:
-        """How many fits on the private data chose a method's step size and clip norm; 0 where nothing was chosen."""
-        sizes = len(self.step_sizes) * (len(self.clip_norms) if method.kind == "local_sgd" else 1)
-        return sizes if method.tunable and sizes > 1 else 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,8 +140,17 @@ class Problem:
         return float(residual @ residual) / len(residual)
 
     def relative_error(self, coefficients: Vector, rows: Pair) -> float:
-        """``error`` over that of predicting the training mean."""
-        return self.error(coefficients, rows) / self.error(self.mean, rows)
+        """``error`` over that of predicting the training mean.
+
+        Raises:
+            SfumatoError: if the mean predicts every label exactly, so that there is nothing to compare with.
+        """
+        least = self.error(self.mean, rows)
+        if not 0.0 < least < math.inf:
+            raise SfumatoError(
+                f"predicting the mean has error {least} on held-out rows; allowed are labels that vary and are finite."
+            )
+        return self.error(coefficients, rows) / least
 
 
 @dataclass(frozen=True)
@@ -144,7 +161,7 @@ class Tuned:
         step_size: in the setting's units.
         clip_norm: likewise; None where the method clips no gradient.
         trials: how many fits chose them, 0 where there was no choice.
-        table: (step size, clip norm, relative validation error) of each trial.
+        table: (step size, clip norm, relative validation error, mean over repeats) of each choice.
     """
 
     step_size: float
@@ -158,7 +175,7 @@ class Result:
     """A fit and what was measured of it."""
 
     fit: Fit
-    values: dict[str, float | bool | str | None]
+    values: Values
 
 
 def modulation_of(method: Method, setting: Setting) -> Modulation:
@@ -182,10 +199,27 @@ def plan_of(method: Method, domain: Domain, setting: Setting) -> ModulatedPlan:
     )
 
 
-def clip_norm_of(domain: Domain, setting: Setting, tuned: Tuned) -> float:
-    """C of DP-SGD in the units of gradients: a share of the largest possible one at coefficients zero."""
-    share = setting.clip_norms[0] if tuned.clip_norm is None else tuned.clip_norm
-    return share * math.sqrt(1.0 + domain.radius**2) * domain.label_bound
+def calibrated_of(
+    method: Method, domain: Domain, setting: Setting, epsilon: float | None, tuned: Tuned
+) -> Calibrated:
+    """A private method's plan with its noise: the one that fits run, accounting prices and statements print.
+
+    Args:
+        method: a private one.
+        domain: the public bounds.
+        setting: the public numbers.
+        epsilon: one client's budget; None for no noise.
+        tuned: step size and clip norm.
+    """
+    if method.kind == "ada_ssp":
+        plan = SufficientStatisticsPlan(domain, setting.rule, coefficient_bound=setting.coefficient_bound)
+        return plan.calibrate(epsilon, setting.delta)
+    if method.kind == "local_sgd":
+        share = setting.clip_norms[0] if tuned.clip_norm is None else tuned.clip_norm
+        clip_norm = share * math.sqrt(1.0 + domain.radius**2) * domain.label_bound
+        sgd = LocalSgdPlan(domain, clip_norm, setting.rounds, method.regime, setting.rule)
+        return sgd.calibrate(epsilon, setting.delta)
+    return plan_of(method, domain, setting).calibrate(epsilon, setting.delta)
 
 
 def aggregate_release(problem: Problem, calibrated: CalibratedModulation, streams: Streams) -> Release:
@@ -203,8 +237,10 @@ def aggregate_release(problem: Problem, calibrated: CalibratedModulation, stream
     return release
 
 
-def tune(name: str, problem: Problem, setting: Setting, epsilon: float, streams: Streams) -> Tuned:
-    """Choose step size and clip norm on the validation rows, one fit per choice.
+def tune(
+    name: str, problem: Problem, setting: Setting, epsilon: float | None, repeats: Sequence[Streams]
+) -> Tuned:
+    """Choose step size and clip norm on the validation rows, by the mean error of a few fits per choice.
 
     Not covered by any guarantee of the fit that follows: each trial is a look at the private data. Trials use
     aggregate noise, which is distributed as the clients'.
@@ -214,7 +250,7 @@ def tune(name: str, problem: Problem, setting: Setting, epsilon: float, streams:
         problem: the data.
         setting: with the choices.
         epsilon: of each trial, as of the fit.
-        streams: the tuning's randomness, other than any fit's.
+        repeats: the randomness of each fit per choice, other than that of any fit that is reported.
     """
     method = get_method(name)
     clips: Sequence[float | None] = setting.clip_norms if method.kind == "local_sgd" else (None,)
@@ -222,12 +258,16 @@ def tune(name: str, problem: Problem, setting: Setting, epsilon: float, streams:
     if len(choices) == 1:
         return Tuned(choices[0][0], choices[0][1], 0)
     table: list[tuple[float, float | None, float]] = []
+    trials = len(choices) * len(repeats)
     for size, clip in choices:
-        trial = Tuned(size, clip, len(choices))
-        fit = _rounds(method, problem, setting, epsilon, trial, streams, aggregate=True)
-        table.append((size, clip, problem.relative_error(fit.coefficients, problem.validation)))
+        trial = Tuned(size, clip, trials)
+        fits = [
+            _rounds(method, problem, setting, epsilon, trial, streams, aggregate=True) for streams in repeats
+        ]
+        errors = [problem.relative_error(fit.coefficients, problem.validation) for fit in fits]
+        table.append((size, clip, sum(errors) / len(errors)))
     best = min(table, key=lambda row: row[2])
-    return Tuned(best[0], best[1], len(choices), tuple(table))
+    return Tuned(best[0], best[1], trials, tuple(table))
 
 
 def run(
@@ -250,51 +290,72 @@ def run(
     """
     method = get_method(name)
     chosen = tuned or Tuned(setting.step_sizes[0], setting.clip_norms[0], 0)
-    extra: dict[str, float | bool | str | None] = {}
+    extra: Values = {}
     if method.one_release:
         fit, extra = _one_shot(method, problem, setting, epsilon, streams)
     elif method.tunable:
         fit = _rounds(method, problem, setting, epsilon, chosen, streams, aggregate=False)
+        noise = calibrated_of(method, problem.domain, setting, epsilon, chosen)
         extra = {"step_size": chosen.step_size, "trials": chosen.trials}
+        if not isinstance(noise, CalibratedSufficientStatistics):
+            extra["noise_std"] = noise.noise_std
         extra |= (
             {} if chosen.clip_norm is None or method.kind != "local_sgd" else {"clip_norm": chosen.clip_norm}
         )
     elif method.kind == "ada_ssp":
-        statistics = SufficientStatisticsPlan(
-            problem.domain, setting.rule, coefficient_bound=setting.coefficient_bound
-        )
-        calibrated = statistics.calibrate(epsilon, setting.delta)
+        calibrated = calibrated_of(method, problem.domain, setting, epsilon, chosen)
+        assert isinstance(calibrated, CalibratedSufficientStatistics)
         fit = ada_ssp(*problem.train, calibrated, streams.stream("noise"))
     else:
         known = problem.reference if method.kind == "least_squares" else problem.mean
         fit = Fit(known, EventLedger(), 0, 0)
     norm = float(np.linalg.norm(fit.coefficients))
-    values: dict[str, float | bool | str | None] = {
+    values: Values = {
         "test_error": problem.error(fit.coefficients, problem.test),
-        "test_relative_error": problem.relative_error(fit.coefficients, problem.test),
-        "coefficient_error": float(np.sum((fit.coefficients - problem.reference) ** 2)),
         "bound_reached": method.private and norm >= setting.coefficient_bound * (1.0 - 1e-9),
         "rounds": fit.rounds,
+    }
+    values |= extra
+    if streams.mode == "release":
+        fit.faulty = 0
+        return Result(fit, values | _withheld(values))
+    values |= {
+        "test_relative_error": problem.relative_error(fit.coefficients, problem.test),
+        "coefficient_error": float(np.sum((fit.coefficients - problem.reference) ** 2)),
         "faulty": fit.faulty,
     }
-    return Result(fit, values | extra)
+    return Result(fit, values)
+
+
+def _withheld(values: Values) -> Values:
+    """What a release does not keep: every figure that reads the clients' rows without noise, and why."""
+    names = [
+        "coefficient_error",
+        "faulty",
+        "test_relative_error",
+        *(["covered"] if "covered" in values else []),
+    ]
+    reason = "it reads the clients' rows without noise, so a release does not keep it"
+    kept: Values = dict.fromkeys(names)
+    kept |= {f"{name}_reason": reason for name in names}
+    return kept
 
 
 def _one_shot(
     method: Method, problem: Problem, setting: Setting, epsilon: float | None, streams: Streams
-) -> tuple[Fit, dict[str, float | bool | str | None]]:
+) -> tuple[Fit, Values]:
     """One release, and whichever server-side estimate the method makes of it."""
     calibrated = plan_of(method, problem.domain, setting).calibrate(epsilon, setting.delta)
     release = release_of(*problem.train, calibrated, streams)
     equations, directions, fit = one_release(problem.clients, calibrated, streams, release)
     gamma = matrix_noise(calibrated, problem.clients)
     fit.coefficients = _server_side(method, equations, setting, gamma)
-    values: dict[str, float | bool | str | None] = {
+    values: Values = {
         "noise_std": calibrated.noise_std,
         "matrix_noise": gamma,
         "noise_dominated": gamma >= problem.domain.radius**2 / problem.domain.features,
     }
-    if method.kind == "solve":
+    if method.kind == "solve" and epsilon is not None:
         interval = confidence_interval(equations, calibrated, directions, setting.confidence)
         inside = np.abs(interval.coefficients - problem.reference) <= interval.half_widths
         if np.all(np.isfinite(interval.half_widths)):
@@ -339,14 +400,10 @@ def _rounds(
     """The iterative estimator or DP-SGD, by messages or by aggregate noise."""
     curvature = 1.0 + problem.domain.radius**2
     steps = Steps(tuned.step_size / curvature, setting.step_decay, setting.coefficient_bound)
-    if method.kind == "local_sgd":
-        clip = (
-            (tuned.clip_norm or setting.clip_norms[0]) * np.sqrt(curvature) * 2.0 * problem.domain.label_bound
-        )
-        plan = LocalSgdPlan(problem.domain, float(clip), setting.rounds, method.regime, setting.rule)
-        sgd = plan.calibrate(epsilon, setting.delta)
-        return local_sgd(*problem.train, sgd, steps, streams, "mean" if aggregate else "clients")
-    calibrated = plan_of(method, problem.domain, setting).calibrate(epsilon, setting.delta)
+    calibrated = calibrated_of(method, problem.domain, setting, epsilon, tuned)
+    if isinstance(calibrated, CalibratedLocalSgd):
+        return local_sgd(*problem.train, calibrated, steps, streams, "mean" if aggregate else "clients")
+    assert isinstance(calibrated, CalibratedModulation)
     release = (
         aggregate_release(problem, calibrated, streams)
         if aggregate

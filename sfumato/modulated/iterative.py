@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.checks import is_number
 from sfumato.errors import SfumatoError
 from sfumato.ledger import EventLedger
 from sfumato.modulated.client import messages, orthonormal_directions
@@ -30,11 +32,27 @@ class Steps:
         size: eta_0.
         decay: eta_t = eta_0 / (1 + decay t).
         coefficient_bound: radius of the ball that each step is projected to.
+
+    Raises:
+        SfumatoError: if a field is outside of what is allowed.
     """
 
     size: float
     decay: float = 0.0
     coefficient_bound: float = 3.0
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        limits = {
+            "size": (self.size, False),
+            "decay": (self.decay, True),
+            "coefficient_bound": (self.coefficient_bound, False),
+        }
+        for name, (value, zero) in limits.items():
+            if not is_number(value) or not 0.0 <= value < math.inf or (value == 0.0 and not zero):
+                raise SfumatoError(
+                    f"{name} is {value!r}; allowed is a finite number {'of at least' if zero else 'above'} 0."
+                )
 
     def at(self, step: int) -> float:
         """eta_t of step t = 0, 1, ..."""

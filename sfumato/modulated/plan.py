@@ -30,7 +30,8 @@ Regime = Literal["same_clients", "disjoint_groups"]
 Phase = Literal["fresh", "shared", "revealed"]
 
 MAX_FEATURES = 10_000
-_LARGEST = 1e9
+MAX_TURNS = 1e9
+_SMALLEST, _LARGEST = 1e-9, 1e9  # squares of what lies between are ordinary float32 numbers
 
 
 def _require_number(name: str, value: object, low: float, high: float, *, open_low: bool = False) -> None:
@@ -50,6 +51,18 @@ def _require_count(name: str, value: object, low: int, high: int) -> None:
 def _require_choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
         raise SfumatoError(f"{name} is {value!r}; allowed are {', '.join(allowed)}.")
+
+
+def check_target(epsilon: object, delta: object) -> None:
+    """Refuse a budget that is not one, before anything is calibrated to it.
+
+    Raises:
+        SfumatoError: unless epsilon is None or a number above 0, and delta a number above 0 and below 1.
+    """
+    if epsilon is not None and not (is_number(epsilon) and 0.0 < epsilon < math.inf):  # type: ignore[operator]
+        raise SfumatoError(f"epsilon is {epsilon!r}; allowed is a finite number above 0.")
+    if not (is_number(delta) and 0.0 < delta < 1.0):  # type: ignore[operator]
+        raise SfumatoError(f"delta is {delta!r}; allowed is a number above 0 and below 1.")
 
 
 @dataclass(frozen=True)
@@ -72,8 +85,8 @@ class Domain:
     def __post_init__(self) -> None:
         """Check the fields."""
         _require_count("features", self.features, 1, MAX_FEATURES)
-        _require_number("radius", self.radius, 0.0, _LARGEST, open_low=True)
-        _require_number("label_bound", self.label_bound, 0.0, _LARGEST, open_low=True)
+        _require_number("radius", self.radius, _SMALLEST, _LARGEST)
+        _require_number("label_bound", self.label_bound, _SMALLEST, _LARGEST)
 
     @property
     def diameter(self) -> float:
@@ -191,6 +204,12 @@ class ModulatedPlan:
         _require_choice("regime", self.regime, get_args(Regime))
         _require_number("label_weight", self.label_weight, 0.0, _LARGEST, open_low=True)
         _require_count("rounds", self.rounds, 1, 1_000_000)
+        turns = self.modulation.frequency * self.domain.radius
+        if turns > MAX_TURNS:
+            raise SfumatoError(
+                f"frequency times radius is {turns:g}; allowed is up to {MAX_TURNS:g}, beyond which rounding would swallow "
+                "the phase that hides the sample."
+            )
         features, directions = self.domain.features, self.modulation.directions
         if self.modulation.amplitude > 0 and directions >= features:
             raise SfumatoError(
@@ -254,6 +273,7 @@ class ModulatedPlan:
         Raises:
             AccountingError: if epsilon or delta is outside of what can be priced.
         """
+        check_target(epsilon, delta)
         if epsilon is None:
             return CalibratedModulation(self, None, delta, 0.0)
         return CalibratedModulation(

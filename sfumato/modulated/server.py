@@ -26,6 +26,9 @@ from sfumato.modulated.client import Block
 from sfumato.modulated.plan import CalibratedModulation
 
 Vector = NDArray[np.float64]
+_LARGEST = 1e15
+"""A coordinate beyond is taken for no number: its square would drown all others in float32."""
+
 Stabilizer = Literal["none", "ridge", "eigenvalue_floor"]
 
 
@@ -41,6 +44,7 @@ class Moments:
         label: mean of y.
         label_square: mean of y^2.
         faulty: how many samples were not finite; a fact about the private data, for simulations.
+        rejected: how many messages were not finite and are in no average; nobody has to be trusted for that.
     """
 
     clients: int
@@ -50,6 +54,7 @@ class Moments:
     label: float
     label_square: float
     faulty: int = 0
+    rejected: int = 0
 
 
 def collect(blocks: Iterable[Block]) -> Moments:
@@ -60,24 +65,32 @@ def collect(blocks: Iterable[Block]) -> Moments:
     Raises:
         SfumatoError: if there is no message at all.
     """
-    clients = faulty = 0
+    clients = faulty = rejected = 0
     features = outer = cross = np.zeros(0)
     label = label_square = 0.0
     for block in blocks:
-        sent, labels = block.features, block.labels.astype(block.features.dtype, copy=False)
-        if not clients:
+        sent, own = block.features, block.labels
+        with np.errstate(over="ignore", invalid="ignore"):
+            square = sent.T @ sent
+        if not (np.all(np.isfinite(square)) and np.all(np.isfinite(own))):
+            kept = np.all(np.abs(sent) < _LARGEST, axis=1) & np.isfinite(own)
+            rejected += int(np.sum(~kept))
+            sent, own = sent[kept], own[kept]
+            square = sent.T @ sent
+        labels = own.astype(sent.dtype, copy=False)
+        if not features.size:
             size = sent.shape[1]
             features, outer, cross = np.zeros(size), np.zeros((size, size)), np.zeros(size)
         clients += len(sent)
         faulty += block.faulty
-        outer += sent.T @ sent
+        outer += square
         both = np.stack([np.ones(len(sent), sent.dtype), labels]) @ sent
         features += both[0]
         cross += both[1]
-        label += float(np.sum(block.labels, dtype=np.float64))
-        label_square += float(np.sum(np.square(block.labels, dtype=np.float64)))
+        label += float(np.sum(own, dtype=np.float64))
+        label_square += float(np.sum(np.square(own, dtype=np.float64)))
     if not clients:
-        raise SfumatoError("there are no messages; allowed is at least one client.")
+        raise SfumatoError("there are no messages of finite numbers; allowed is at least one client.")
     return Moments(
         clients,
         features / clients,
@@ -86,6 +99,7 @@ def collect(blocks: Iterable[Block]) -> Moments:
         label / clients,
         label_square / clients,
         faulty,
+        rejected,
     )
 
 
@@ -122,15 +136,19 @@ def estimate(moments: Moments, calibrated: CalibratedModulation, directions: Vec
         moments: of one round's messages.
         calibrated: the public protocol.
         directions: V of that round.
+
+    Raises:
+        SfumatoError: if the directions do not fit the moments.
     """
-    scale = calibrated.plan.modulation.scale
+    scale, size = calibrated.plan.modulation.scale, len(moments.features)
+    if directions.ndim != 2 or len(directions) != size:
+        raise SfumatoError(f"directions has shape {directions.shape}; allowed is ({size}, directions).")
     outer = (moments.outer - calibrated.noise_covariance(directions)) / scale**2
     features, cross = moments.features / scale, moments.cross / scale
     square = moments.label_square - calibrated.label_noise_std**2
     if not calibrated.plan.intercept:
         return NormalEquations(_symmetric(outer), cross, moments.clients, False, square)
-    size = len(features) + 1
-    matrix = np.empty((size, size))
+    matrix = np.empty((size + 1, size + 1))
     matrix[0, 0] = 1.0
     matrix[0, 1:] = matrix[1:, 0] = features
     matrix[1:, 1:] = _symmetric(outer)
@@ -177,15 +195,26 @@ def matrix_noise(calibrated: CalibratedModulation, clients: int) -> float:
     return 2.0 * calibrated.noise_std**2 * math.sqrt(size / clients) / calibrated.plan.modulation.scale**2
 
 
+def singular_below(eigenvalues: Vector) -> float:
+    """What an eigenvalue must exceed for rounding not to have made it."""
+    return float(np.max(np.abs(eigenvalues))) * len(eigenvalues) * 8.0 * float(np.finfo(np.float64).eps)
+
+
 def project(coefficients: Vector, bound: float) -> Vector:
-    """The nearest point of the ball of that radius; coefficients that are not finite become zeros."""
+    """The nearest point of the ball of that radius; coefficients that are not finite become zeros.
+
+    Raises:
+        SfumatoError: if the radius is not a number above 0.
+    """
+    if not (is_number(bound) and bound > 0.0):
+        raise SfumatoError(f"coefficient_bound is {bound!r}; allowed is a number above 0.")
     if not np.all(np.isfinite(coefficients)):
         return np.zeros_like(coefficients)
     norm = float(np.linalg.norm(coefficients))
     return coefficients if norm <= bound else coefficients * (bound / norm)
 
 
-def solve(equations: NormalEquations, stabilization: Stabilization, gamma: float = 0.0) -> Vector:
+def solve(equations: NormalEquations, stabilization: Stabilization, gamma: float | None = None) -> Vector:
     """The one-shot closed form: the solution of the (steadied) normal equations, in the ball (Section 1.3 c).
 
     Directions in which the matrix is exactly singular get no coefficient.
@@ -193,9 +222,18 @@ def solve(equations: NormalEquations, stabilization: Stabilization, gamma: float
     Args:
         equations: from one release.
         stabilization: what is added; the intercept's 1 is public and gets no ridge.
-        gamma: the noise's size, as ``matrix_noise`` gives.
+        gamma: the noise's size, as ``matrix_noise`` gives; needed for a ridge or a floor.
+
+    Raises:
+        SfumatoError: if gamma is missing where it is needed, or is no number of at least 0.
     """
-    matrix, amount = equations.matrix, stabilization.strength * gamma
+    if gamma is None and stabilization.kind != "none":
+        raise SfumatoError(
+            f"gamma is missing; allowed with {stabilization.kind!r} is a number of at least 0."
+        )
+    if gamma is not None and not (is_number(gamma) and 0.0 <= gamma < math.inf):
+        raise SfumatoError(f"gamma is {gamma!r}; allowed is a number of at least 0.")
+    matrix, amount = equations.matrix, stabilization.strength * (gamma or 0.0)
     if stabilization.kind == "ridge":
         ridge = np.full(len(matrix), amount)
         ridge[0] = 0.0 if equations.intercept else amount
@@ -203,8 +241,7 @@ def solve(equations: NormalEquations, stabilization: Stabilization, gamma: float
     values, vectors = np.linalg.eigh(matrix)
     if stabilization.kind == "eigenvalue_floor":
         values = np.maximum(values, amount)
-    largest = float(np.max(np.abs(values)))
-    usable = np.abs(values) > largest * len(values) * np.finfo(np.float64).eps
+    usable = np.abs(values) > singular_below(values)
     inverse = np.where(usable, 1.0 / np.where(usable, values, 1.0), 0.0)
     return project(vectors @ (inverse * (vectors.T @ equations.vector)), stabilization.coefficient_bound)
 

@@ -6,6 +6,7 @@ True
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -69,6 +70,7 @@ def privacy_statement(
     mode: str,
     trials: int = 0,
     audit: AuditBound = NOT_AUDITED,
+    notes: Sequence[str] = (),
 ) -> PrivacyStatement:
     """The complete statement; refused when the ledger holds other releases than the plan.
 
@@ -81,6 +83,7 @@ def privacy_statement(
         mode: ``simulation`` or ``release``.
         trials: fits on the private data that chose step size and clip norm.
         audit: a measured lower bound, or why there is none.
+        notes: further remarks, such as what else the same clients released.
 
     Raises:
         SfumatoError: if the statement would be incomplete or contradict the ledger.
@@ -102,8 +105,8 @@ def privacy_statement(
         else "local: every client adds the noise itself and nobody is trusted; there is no public data",
         adversary="sees what the server releases, knows the code, the plan and all other samples"
         if central
-        else "sees every message of every client, so also the server; knows the code, the plan, the directions and all "
-        "other samples",
+        else "sees every message that this fit asks of every client, and may be the server; knows the code, the plan and "
+        "all other samples",
         unit_of_privacy=_unit(calibrated, unit),
         neighboring_relation="replace_one",
         n=clients,
@@ -126,7 +129,7 @@ def privacy_statement(
         mode=mode,
         audit=audit,
         target_epsilon=calibrated.epsilon,
-        notes=_notes(calibrated),
+        notes=(*_notes(calibrated), *notes),
     )
 
 
@@ -183,7 +186,9 @@ def _notes(calibrated: Calibrated) -> tuple[str, ...]:
         if calibrated.epsilon is not None
     ]
     regime = (
-        f"every client answers in each of {plan.rounds} rounds, so its releases compose"
+        "every client answers once"
+        if plan.rounds == 1
+        else f"every client answers in each of {plan.rounds} rounds, so its releases compose"
         if plan.regime == "same_clients"
         else f"clients form {plan.rounds} disjoint groups and each answers once"
     )

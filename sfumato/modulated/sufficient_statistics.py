@@ -36,7 +36,7 @@ from sfumato.ledger import EventLedger
 from sfumato.mechanisms import Gaussian
 from sfumato.modulated.aggregate import AggregateData
 from sfumato.modulated.iterative import Fit
-from sfumato.modulated.plan import Domain
+from sfumato.modulated.plan import Domain, check_target
 from sfumato.modulated.server import NormalEquations, Stabilization, Vector, solve
 from sfumato.rng import RandomStream
 
@@ -130,6 +130,7 @@ class SufficientStatisticsPlan:
         Raises:
             AccountingError: if epsilon or delta is outside of what can be priced.
         """
+        check_target(epsilon, delta)
         if epsilon is None:
             return CalibratedSufficientStatistics(self, None, delta, 0.0)
         multiplier = calibrate_gaussian(epsilon, delta, self.rule, RELEASES)

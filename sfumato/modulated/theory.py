@@ -21,8 +21,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sfumato.errors import SfumatoError
 from sfumato.modulated.plan import CalibratedModulation
-from sfumato.modulated.server import NormalEquations, Vector
+from sfumato.modulated.server import NormalEquations, Vector, singular_below
 
 _ARCSINE_FOURTH_CUMULANT = -3.0 / 8.0
 
@@ -204,11 +205,17 @@ def confidence_interval(
         directions: V of the release, (n, m).
         confidence: per coefficient, between 0 and 1.
         population: as for ``one_shot_covariance``.
+
+    Raises:
+        SfumatoError: if the confidence is out of its range.
     """
     from scipy.special import ndtri
 
+    if not 0.0 < confidence < 1.0:
+        raise SfumatoError(f"confidence is {confidence!r}; allowed is a number above 0 and below 1.")
     size = len(equations.vector)
-    if float(np.linalg.eigvalsh(equations.matrix)[0]) <= 0:
+    values: Vector = np.linalg.eigvalsh(equations.matrix).astype(np.float64)
+    if float(values[0]) <= singular_below(values):
         unknown = np.full(size, np.inf)
         return Interval(np.zeros(size), unknown, unknown, confidence)
     solution: Vector = np.linalg.solve(equations.matrix, equations.vector).astype(np.float64)

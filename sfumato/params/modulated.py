@@ -49,9 +49,9 @@ Grid = Annotated[tuple[Positive, ...], AfterValidator(filled)]
 
 
 class ModulatedGrid(Section):
-    """The cells of the modulated system; methods, epsilons and seeds are looped inside a stage."""
+    """The cells of the modulated system; methods, epsilons and seeds are looped inside a stage. No data set: left out."""
 
-    datasets: Annotated[RegressionNames, AfterValidator(filled)]
+    datasets: RegressionNames
     methods: Annotated[tuple[ModulatedMethod, ...], AfterValidator(filled)]
     epsilons: Annotated[Epsilons, AfterValidator(filled)]
     seeds: Seeds | None
@@ -78,6 +78,7 @@ class ModulatedTrain(Section):
     step_sizes: Grid
     step_decay: NotNegative
     clip_norms: Grid
+    tuning_repeats: Annotated[int, Field(ge=1, le=100)]
     coefficient_bound: Positive
     strength: NotNegative
     confidence: OpenUnit
@@ -113,13 +114,18 @@ class Modulated(Section):
             "epsilons": (self.attack.epsilons, self.grid.epsilons),
             "audit_methods": (self.attack.audit_methods, self.grid.methods),
         }
-        for key, (given, allowed) in wanted.items():
+        for key, (given, allowed) in wanted.items() if self.attack.datasets else ():
             outside = [item for item in given if item not in allowed]
             if outside:
                 raise ValueError(
                     f"modulated.attack.{key} holds {outside[0]!r}; allowed is what modulated.grid."
                     f"{key.removeprefix('audit_')} holds"
                 )
+        if self.attack.datasets and self.client.labels == "private":
+            raise ValueError(
+                f"modulated.attack.datasets is {list(self.attack.datasets)} with private labels; allowed is [], since the "
+                "attackers know messages with labels in the clear only"
+            )
         if self.attack.datasets and not self.attack.epsilons:
             raise ValueError(
                 "modulated.attack.epsilons is empty; allowed is at least one where modulated.attack.datasets is not"

@@ -53,6 +53,8 @@ class Params(Section):
     @model_validator(mode="after")
     def _seeds_fit_the_mode(self) -> Self:
         seeds = self.topk.grid.seeds
+        if not self.topk.grid.datasets:
+            return self
         if self.privacy.mode == "release" and seeds is not None:
             raise ValueError(
                 f"topk.grid.seeds is {list(seeds)} in release mode; allowed is null, since a known noise seed voids the guarantee"
@@ -70,55 +72,6 @@ class Params(Section):
             if self.privacy.mode == "release" and names:
                 raise ValueError(
                     f"{key} is {list(names)} in release mode; allowed is [], since its fits are not charged to the book"
-                )
-        return self
-
-    @model_validator(mode="after")
-    def _modulated_fits_the_mode(self) -> Self:
-        seeds, release = self.modulated.grid.seeds, self.privacy.mode == "release"
-        if release != (seeds is None):
-            given = None if seeds is None else list(seeds)
-            allowed = (
-                "null, since a known noise seed voids the guarantee" if release else "a list of integers"
-            )
-            raise ValueError(
-                f"modulated.grid.seeds is {given} in {self.privacy.mode} mode; allowed is {allowed}"
-            )
-        train, attack = self.modulated.train, self.modulated.attack
-        uncharged = {
-            "modulated.train.step_sizes": len(train.step_sizes) > 1 and list(train.step_sizes),
-            "modulated.train.clip_norms": len(train.clip_norms) > 1 and list(train.clip_norms),
-            "modulated.attack.datasets": list(attack.datasets),
-        }
-        for key, value in uncharged.items():
-            if release and value:
-                allowed = "one value, since a choice among several looks at the private data"
-                allowed = (
-                    allowed if ".train." in key else "[], since attacks are simulations on the private data"
-                )
-                raise ValueError(f"{key} is {value} in release mode; allowed is {allowed}")
-        return self
-
-    @model_validator(mode="after")
-    def _modulated_fits_the_declared_sizes(self) -> Self:
-        modulated = self.modulated
-        for name in modulated.grid.datasets:
-            spec = get_regression_spec(name)
-            features = len(spec.features)
-            if modulated.client.amplitude > 0 and modulated.client.directions >= features:
-                raise ValueError(
-                    f"modulated.client.directions is {modulated.client.directions}; allowed is less than the "
-                    f"{features} features of {name}"
-                )
-            if modulated.train.rounds > spec.n_train:
-                raise ValueError(
-                    f"modulated.train.rounds is {modulated.train.rounds}; allowed is at most {spec.n_train}, the "
-                    f"declared number of clients of {name}"
-                )
-            if self.privacy.delta * spec.n_train >= 1:
-                raise ValueError(
-                    f"privacy.delta is {self.privacy.delta}; allowed is a number below 1 / {spec.n_train}, the "
-                    f"declared size of {name}"
                 )
         return self
 
@@ -156,5 +109,62 @@ class Params(Section):
                 raise ValueError(
                     f"topk.model.{name} is {topk.model[name]!r} for examples of shape {spec.example_shape}; allowed "
                     "is an architecture for that shape, or 'mlp'"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _modulated_fits_the_mode(self) -> Self:
+        seeds, release = self.modulated.grid.seeds, self.privacy.mode == "release"
+        if not self.modulated.grid.datasets:
+            return self
+        if release != (seeds is None):
+            given = None if seeds is None else list(seeds)
+            allowed = (
+                "null, since a known noise seed voids the guarantee" if release else "a list of integers"
+            )
+            raise ValueError(
+                f"modulated.grid.seeds is {given} in {self.privacy.mode} mode; allowed is {allowed}"
+            )
+        train, attack = self.modulated.train, self.modulated.attack
+        bare = [name for name in self.modulated.grid.methods if name in ("least_squares", "mean")]
+        if release and bare:
+            raise ValueError(
+                f"modulated.grid.methods holds {bare[0]!r} in release mode; allowed are methods with noise, since this one "
+                "would keep what it read of the clients as it is"
+            )
+        uncharged = {
+            "modulated.train.step_sizes": len(train.step_sizes) > 1 and list(train.step_sizes),
+            "modulated.train.clip_norms": len(train.clip_norms) > 1 and list(train.clip_norms),
+            "modulated.attack.datasets": list(attack.datasets),
+        }
+        for key, value in uncharged.items():
+            if release and value:
+                allowed = "one value, since a choice among several looks at the private data"
+                allowed = (
+                    allowed if ".train." in key else "[], since attacks are simulations on the private data"
+                )
+                raise ValueError(f"{key} is {value} in release mode; allowed is {allowed}")
+        return self
+
+    @model_validator(mode="after")
+    def _modulated_fits_the_declared_sizes(self) -> Self:
+        modulated = self.modulated
+        for name in modulated.grid.datasets:
+            spec = get_regression_spec(name)
+            features = len(spec.features)
+            if modulated.client.amplitude > 0 and modulated.client.directions >= features:
+                raise ValueError(
+                    f"modulated.client.directions is {modulated.client.directions}; allowed is less than the "
+                    f"{features} features of {name}"
+                )
+            if modulated.train.rounds > spec.n_train:
+                raise ValueError(
+                    f"modulated.train.rounds is {modulated.train.rounds}; allowed is at most {spec.n_train}, the "
+                    f"declared number of clients of {name}"
+                )
+            if self.privacy.delta * spec.n_train >= 1:
+                raise ValueError(
+                    f"privacy.delta is {self.privacy.delta}; allowed is a number below 1 / {spec.n_train}, the "
+                    f"declared size of {name}"
                 )
         return self

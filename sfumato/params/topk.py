@@ -34,9 +34,9 @@ Methods = Annotated[tuple[Method, ...], AfterValidator(distinct)]
 
 
 class Grid(Section):
-    """The cells of the topk system."""
+    """The cells of the topk system. No data set: the system is left out."""
 
-    datasets: Annotated[Datasets, AfterValidator(filled)]
+    datasets: Datasets
     references: Datasets
     methods: Annotated[Methods, AfterValidator(filled)]
     epsilons: Annotated[Epsilons, AfterValidator(filled)]

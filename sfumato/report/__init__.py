@@ -11,6 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sfumato.report.claims import Claim, Finding, Judgement, evaluate
+from sfumato.report.modulated_claims import MODULATED_CLAIMS
+from sfumato.report.modulated_tables import error_rows
+from sfumato.report.modulated_text import MARKERS as MODULATED_MARKERS
+from sfumato.report.modulated_text import modulated_readme_table, modulated_summary
 from sfumato.report.other_claims import OTHER_CLAIMS
 from sfumato.report.page import render
 from sfumato.report.study import Run, Statement, Study, Support, run_of, support_of
@@ -20,6 +24,7 @@ from sfumato.report.topk_claims import TOPK_CLAIMS
 
 __all__ = [
     "CLAIMS",
+    "MODULATED_MARKERS",
     "Claim",
     "Finding",
     "Judgement",
@@ -32,8 +37,11 @@ __all__ = [
     "build",
     "claims_json",
     "claims_markdown",
+    "error_rows",
     "evaluate",
     "method_rows",
+    "modulated_readme_table",
+    "modulated_summary",
     "readme_table",
     "render",
     "run_of",
@@ -41,7 +49,7 @@ __all__ = [
     "support_of",
 ]
 
-CLAIMS: tuple[Claim, ...] = (*TOPK_CLAIMS, *OTHER_CLAIMS)
+CLAIMS: tuple[Claim, ...] = (*TOPK_CLAIMS, *MODULATED_CLAIMS, *OTHER_CLAIMS)
 
 
 @dataclass(frozen=True)
@@ -63,4 +71,6 @@ def build(study: Study) -> Outputs:
     """The report of a study; equal studies give equal bytes."""
     findings = tuple(evaluate(CLAIMS, study.runs))
     rows = method_rows(study.current)
-    return Outputs(render(study, findings), summary(study.current.profile, rows, findings), findings)
+    modulated = study.current_of("modulated")
+    further = modulated_summary(modulated.profile, error_rows(modulated)) if modulated else ""
+    return Outputs(render(study, findings), summary(study.current.profile, rows, findings, further), findings)

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from sfumato.records import MeanInterval, Record, mean_and_interval
 from sfumato.report.study import Run, by_seed, interval, levels_of, paired
-from sfumato.report.vocabulary import epsilon_order, method_order
+from sfumato.report.vocabulary import dataset_order, epsilon_order, method_order
 
 ERROR = "test_relative_error"
 UNBIASED = frozenset({"linear_unbiased", "maximum_likelihood"})
@@ -241,6 +241,7 @@ def attack_rows(run: Run) -> list[AttackRow]:
     return sorted(
         rows,
         key=lambda r: (
+            dataset_order(r.dataset),
             epsilon_order(r.epsilon),
             method_order(r.method),
             r.messages,
@@ -369,7 +370,9 @@ def tuning_rows(table: Sequence[Mapping[str, str]]) -> list[TuningRow]:
                 edges,
             )
         )
-    return sorted(rows, key=lambda r: (r.dataset, method_order(r.method), epsilon_order(r.epsilon)))
+    return sorted(
+        rows, key=lambda r: (dataset_order(r.dataset), method_order(r.method), epsilon_order(r.epsilon))
+    )
 
 
 def _at_edge(lines: Sequence[Mapping[str, str]], best: Mapping[str, str], key: str) -> bool:

@@ -1,7 +1,7 @@
-"""Headline claims of the other three papers; they are listed as not tested until their systems have records.
+"""Headline claims of the other two papers; they are listed as not tested until their systems have records.
 
 >>> sorted({claim.system for claim in OTHER_CLAIMS})
-['divergence', 'modulated', 'radiomap']
+['divergence', 'radiomap']
 """
 
 from __future__ import annotations
@@ -16,25 +16,9 @@ def _claim(name: str, statement: str, section: str) -> Claim:
     )
 
 
-_FLOWS = {"modulated": "modulated", "radiomap": "radiomap", "divergence": "drift"}
+_FLOWS = {"radiomap": "radiomap", "divergence": "drift"}
 
 OTHER_CLAIMS: tuple[Claim, ...] = (
-    _claim(
-        "modulated_one_shot_best_at_small_epsilon",
-        "At a small ε the one-shot estimator from one private sample per client is the best of the methods.",
-        "1.6",
-    ),
-    _claim(
-        "modulated_iterative_overtakes",
-        "With more rounds and at moderate or large ε the iterative estimator passes one-shot and DP-SGD on most tasks.",
-        "1.6",
-    ),
-    _claim("modulated_dp_sgd_worst", "The DP-SGD baseline is clearly the worst of the methods.", "1.6"),
-    _claim(
-        "modulated_multi_vector_lowers_sensitivity",
-        "With m orthonormal directions the sensitivity falls from |1−α|+λω to |1−α|+λω/√m.",
-        "1.2",
-    ),
     _claim(
         "radiomap_adaptive_hides_transmitter_best",
         "At a matched noise budget adaptive allocation leaves an attacker the largest error on the transmitter "

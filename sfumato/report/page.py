@@ -22,8 +22,8 @@ from sfumato.report.picture import pictured, support_picture
 from sfumato.report.study import Run, Study, levels_of
 from sfumato.report.text import NOTHING, claim_counts, plain, share
 from sfumato.report.vocabulary import (
-    BINARY,
     ALL_METHODS,
+    BINARY,
     METHODS,
     dataset_label,
     epsilon_label,

@@ -72,8 +72,8 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "".join(line.rstrip() + "\n" for line in lines)
 
 
-def summary(profile: str, rows: Sequence[MethodRow], findings: Sequence[Finding]) -> str:
-    """What the main job prints at its end: the table and where to look."""
+def summary(profile: str, rows: Sequence[MethodRow], findings: Sequence[Finding], further: str = "") -> str:
+    """What the main job prints at its end: the table, those of further systems, and where to look."""
     counts = claim_counts([finding for finding in findings if finding.profile == profile])
     held = MeanInterval(0.0, None, 0)
     seeds = max((row.accuracy or held).count for row in rows) if rows else 0
@@ -87,6 +87,7 @@ def summary(profile: str, rows: Sequence[MethodRow], findings: Sequence[Finding]
         "membership attack (AUC 0.5 and TPR 1 % are what guessing gives). ε audited: the larger of\n"
         "the lower bounds of two kinds of canaries, each at the audit's confidence.\n\n"
         f"{body}\n"
+        f"{further}"
         f"Claims put to the test by this run: {counts['holds']} hold, {counts['does not hold']} do not.\n\n"
         "Where to look\n"
         "  report/index.html   the whole report, one page, opens in a browser without a network\n"
@@ -143,8 +144,10 @@ def _stage(row: MethodRow) -> str:
     return f"topk-train@{row.dataset}-{row.method}-{row.epsilon}"
 
 
-def between_markers(document: str, content: str, name: str = "README.md") -> str:
-    """The document with the part between the results markers replaced.
+def between_markers(
+    document: str, content: str, name: str = "README.md", markers: tuple[str, str] = (BEGIN, END)
+) -> str:
+    """The document with the part between the markers replaced.
 
     >>> between_markers(f"a {BEGIN} old {END} b", "new").splitlines()
     ['a <!-- results:begin -->', 'new', '<!-- results:end --> b']
@@ -152,10 +155,13 @@ def between_markers(document: str, content: str, name: str = "README.md") -> str
     Raises:
         SfumatoError: if the markers are not there once each, in order.
     """
-    start, end = document.find(BEGIN), document.find(END)
-    if document.count(BEGIN) != 1 or document.count(END) != 1 or end < start:
-        raise SfumatoError(f"{name} does not hold the lines {BEGIN} and {END}, once each and in this order.")
-    return f"{document[: start + len(BEGIN)]}\n{content.strip()}\n{document[end:]}"
+    begin, finish = markers
+    start, end = document.find(begin), document.find(finish)
+    if document.count(begin) != 1 or document.count(finish) != 1 or end < start:
+        raise SfumatoError(
+            f"{name} does not hold the lines {begin} and {finish}, once each and in this order."
+        )
+    return f"{document[: start + len(begin)]}\n{content.strip()}\n{document[end:]}"
 
 
 def claims_markdown(findings: Sequence[Finding]) -> str:
@@ -169,7 +175,12 @@ def claims_markdown(findings: Sequence[Finding]) -> str:
         "claimed side. Otherwise it does not hold; where the interval includes zero, no difference was seen.\n"
         "* Size: holds if the interval lies above zero and reaches the claimed size, without being wider than it.\n"
         "* Closeness: holds if the whole interval lies within the stated distance.\n"
-        "* Not tested: no records, or a single seed where an interval is needed.\n\n"
+        "* Identity: holds if every value meets it.\n"
+        "* Ratios of errors: the same rules of direction and closeness on the logarithm, averaged over the ε of a row, with 1 "
+        "in the place of zero.\n"
+        "* Floors and coverage: hold unless a whole interval lies beyond the floor or below the nominal share.\n"
+        "* Not tested: no records, a single seed where an interval is needed, or an interval of a floor or a coverage that is "
+        "too wide to tell.\n\n"
         "Intervals cover the randomness of the seeds, not of the data set, and are not corrected for the number of claims. "
         "The papers' tables and hyper-parameters were not available: directions and sizes are compared, not tables.\n\n"
         f"By the largest profile that tested each: {counts['holds']} hold, {counts['does not hold']} do not, "

@@ -19,7 +19,7 @@ def run(call: command.Call) -> None:
     """Price the recorded events of every method and epsilon, compare with the target, and write the statements."""
     from sfumato import artifacts, datasets, records
     from sfumato.ledger import EventLedger
-    from sfumato.modulated.experiment import Tuned
+    from sfumato.modulated.experiment import Tuned, calibrated_of
     from sfumato.modulated.methods import get_method
     from sfumato.modulated.statement import price_of, privacy_statement
     from tasks import data_cells
@@ -28,12 +28,14 @@ def run(call: command.Call) -> None:
     name = data_cells.regression_name(call)
     spec = datasets.get_regression_spec(name)
     recorded = artifacts.read_json(call.path("events", "train", ".json"))["cells"]
+    setting = cells.setting_of(call)
+    notes = _together(call, recorded)
     found: list[Any] = []
     for key, cell in recorded.items():
         method_name, text = key.split("/")
         method = get_method(method_name)
         tuned = Tuned(cell["step_size"], cell["clip_norm"], cell["trials"])
-        calibrated = cells.calibrated_of(call, method, float(text), tuned)
+        calibrated = calibrated_of(method, cells.domain_of(call), setting, float(text), tuned)
         audit = audits.bound_of(call, method, float(text))
         ledgers = {seed: EventLedger.from_json(events, 0) for seed, events in cell["seeds"].items()}
         price = price_of(next(iter(ledgers.values())), calibrated.delta)
@@ -47,6 +49,7 @@ def run(call: command.Call) -> None:
                 call.params.privacy.mode,
                 tuned.trials,
                 audit,
+                notes,
             )
         folder = call.root / "data/statements/modulated" / name
         artifacts.write_json(folder / f"{method_name}-{text}.json", statement.to_json())
@@ -59,6 +62,25 @@ def run(call: command.Call) -> None:
         "modulated", "account", ["dataset", "method", "epsilon"], found, TOLERANCES
     )
     artifacts.write_json(call.path("metrics", "account", ".json"), document)
+
+
+def _together(call: command.Call, recorded: Any) -> tuple[str, ...]:
+    """In release mode, what all fits of the stage cost the same clients together."""
+    from sfumato.ledger import EventLedger
+    from sfumato.modulated.statement import price_of
+
+    everything = EventLedger()
+    for cell in recorded.values():
+        for events in cell["seeds"].values():
+            for event in EventLedger.from_json(events, 0).events:
+                everything.record(event)
+    if call.params.privacy.mode != "release" or len(recorded) < 2:
+        return ()
+    total = price_of(everything, call.params.privacy.delta).gaussian
+    return (
+        f"this is one of {len(recorded)} fits that the same clients answered; whoever sees all of their messages is bound by "
+        f"epsilon = {total:.4g} only",
+    )
 
 
 def _values(

@@ -30,6 +30,7 @@ def bound_of(call: Call, method: Method, epsilon: float) -> AuditBound:
     return AuditBound(
         float(best.values["epsilon_lower"] or 0.0),
         confidence,
-        f"likelihood ratio of {best.values['runs']} messages of either of two samples at the two ends of the domain, "
+        f"likelihood ratio of {best.values['runs']} series of {best.values['releases']} messages of either of two samples at "
+        "the two ends of the domain, "
         f"{best.levels['pair']} the directions",
     )

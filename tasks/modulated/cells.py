@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from sfumato import datasets
-from sfumato.modulated.baselines import LocalSgdPlan
-from sfumato.modulated.experiment import Problem, Setting, Tuned, clip_norm_of, plan_of
-from sfumato.modulated.methods import Method
+from sfumato.modulated.experiment import Problem, Setting
 from sfumato.modulated.plan import Domain, Modulation
-from sfumato.modulated.statement import Calibrated
-from sfumato.modulated.sufficient_statistics import SufficientStatisticsPlan
 from sfumato.rng import Streams
 from tasks.command import Call
 from tasks.data_cells import RELEASE, prepared_path, regression_name
 
 TUNING_SEED = 1_000_000
-"""The seed of fits that choose step sizes; no fit that is reported has it."""
+"""The first seed of the fits that choose step sizes; no fit that is reported has one of them."""
 
 
 def domain_of(call: Call) -> Domain:
@@ -68,17 +64,3 @@ def streams_of(call: Call) -> dict[str, Streams]:
     if call.params.privacy.mode == "release" or seeds is None:
         return {RELEASE: Streams(None, "release")}
     return {str(seed): Streams(seed) for seed in seeds}
-
-
-def calibrated_of(call: Call, method: Method, epsilon: float, tuned: Tuned) -> Calibrated:
-    """A private method's plan with its noise."""
-    domain, setting = domain_of(call), setting_of(call)
-    if method.kind == "ada_ssp":
-        plan = SufficientStatisticsPlan(domain, setting.rule, coefficient_bound=setting.coefficient_bound)
-        return plan.calibrate(epsilon, setting.delta)
-    if method.kind == "local_sgd":
-        clip = clip_norm_of(domain, setting, tuned)
-        return LocalSgdPlan(domain, clip, setting.rounds, method.regime, setting.rule).calibrate(
-            epsilon, setting.delta
-        )
-    return plan_of(method, domain, setting).calibrate(epsilon, setting.delta)

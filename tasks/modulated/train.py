@@ -13,7 +13,7 @@ TOLERANCES = {
     "coefficient_error": 0.5,
     "covered": 0.2,
     "half_width": 0.2,
-    "step_size": 100.0,
+    "step_size": 1e6,
     "clip_norm": 1.0,
     "validation_relative_error": 0.2,
 }
@@ -36,10 +36,11 @@ def run(call: command.Call) -> None:
     coefficients: dict[str, Any] = {}
     events: dict[str, Any] = {}
     table: list[list[Any]] = []
+    unprotected = () if call.params.privacy.mode == "release" else (None,)
     work = [
         (get_method(method), epsilon)
         for method in grid.methods
-        for epsilon in (grid.epsilons if get_method(method).private else (None,))
+        for epsilon in (*(grid.epsilons if get_method(method).private else ()), *unprotected)
     ]
     for done, (method, epsilon) in enumerate(work, 1):
         text = records.epsilon_text(epsilon)
@@ -47,7 +48,7 @@ def run(call: command.Call) -> None:
         place = {"dataset": name, "method": method.name, "epsilon": text}
         found += [records.Record({**place, "seed": seed}, result.values) for seed, result in results.items()]
         coefficients[f"{method.name}/{text}"] = np.stack([r.fit.coefficients for r in results.values()])
-        if method.private:
+        if epsilon is not None:
             events[f"{method.name}/{text}"] = {
                 "step_size": tuned.step_size,
                 "clip_norm": tuned.clip_norm,
@@ -84,14 +85,16 @@ def _fits(call: command.Call, problem: Any, method: str, epsilon: float | None) 
     if not get_method(method).private:
         streams = {seed: streams[seed] for seed in list(streams)[:1]}  # nothing is random
     tuned = Tuned(setting.step_sizes[0], setting.clip_norms[0], 0)
-    if get_method(method).tunable and epsilon is not None:
-        tuned = tune(method, problem, setting, epsilon, Streams(cells.TUNING_SEED))
+    if get_method(method).tunable:
+        repeats = range(call.params.modulated.train.tuning_repeats)
+        seeds = [Streams(cells.TUNING_SEED + repeat) for repeat in repeats]
+        tuned = tune(method, problem, setting, epsilon, seeds)
     return {seed: run(method, problem, setting, epsilon, own, tuned) for seed, own in streams.items()}, tuned
 
 
 def _charge(call: command.Call) -> Any:
     """In release mode charge every private fit of the stage before its first noise; in simulation nothing."""
-    from sfumato.modulated.experiment import Tuned
+    from sfumato.modulated.experiment import Tuned, calibrated_of
     from sfumato.modulated.methods import get_method
     from tasks import data_cells, release
     from tasks.checkpoints import Checkpoints, run_key
@@ -106,7 +109,7 @@ def _charge(call: command.Call) -> Any:
         for method in map(get_method, grid.methods)
         if method.private
         for epsilon in grid.epsilons
-        for event in cells.calibrated_of(call, method, epsilon, tuned).events
+        for event in calibrated_of(method, cells.domain_of(call), setting, epsilon, tuned).events
     ]
     checkpoints = Checkpoints.of(call.root, run_key(call, "train", [data_cells.prepared_path(call)]))
     release.charge(call, checkpoints, events, unit="client", neighboring_relation="replace_one")

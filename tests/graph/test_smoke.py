@@ -150,6 +150,8 @@ RELEASE = (
     "topk.membership.blocks=[]",
     "topk.train.tuning.chosen_on=public data",
     "topk.train.tuning.private_trials={digits: 0}",
+    "modulated.grid.datasets=[]",
+    "modulated.attack.datasets=[]",
 )
 
 

@@ -65,7 +65,34 @@ def test_the_default_parameters_and_every_profile_are_valid() -> None:
             "topk.grid.datasets.1 is 'foo'; allowed is 'mnist', 'fashion_mnist'",
         ),
         ("topk.grid.datasets", "mnist", "topk.grid.datasets is 'mnist'; allowed is a list."),
-        ("topk.grid.datasets", [], "allowed is a list with at least one entry."),
+        ("topk.grid.methods", [], "allowed is a list with at least one entry."),
+        ("modulated.grid.methods", ["magic"], "modulated.grid.methods.0 is 'magic'; allowed"),
+        ("modulated.client.shrinkage", 1, "modulated.client.shrinkage is 1; allowed is"),
+        ("modulated.client.amplitude", -0.5, "modulated.client.amplitude is -0.5; allowed is"),
+        ("modulated.client.frequency", -1, "modulated.client.frequency is -1; allowed is"),
+        (
+            "modulated.client.directions",
+            6,
+            "modulated.client.directions is 6; allowed is less than the 6 features of co2.",
+        ),
+        (
+            "modulated.client.labels",
+            "secret",
+            "modulated.client.labels is 'secret'; allowed is 'public' or 'private'.",
+        ),
+        ("modulated.grid.epsilons", [0], "modulated.grid.epsilons.0 is 0; allowed is"),
+        (
+            "modulated.train.rounds",
+            600,
+            "modulated.train.rounds is 600; allowed is at most 588, the declared number",
+        ),
+        (
+            "modulated.attack.datasets",
+            ["randhie"],
+            "modulated.attack.datasets holds 'randhie'; allowed is what",
+        ),
+        ("modulated.attack.epsilons", [3], "modulated.attack.epsilons holds 3"),
+        ("modulated.grid.seeds", None, "modulated.grid.seeds is None in simulation mode; allowed is a list"),
         ("topk.grid.epsilons", [1, 1], "allowed is a list without repeated entries."),
         ("topk.grid.epsilons", [3.0], "allowed is 3, since cells are named by the text"),
         ("topk.grid.references", ["digits"], "topk.grid.references holds 'digits'"),
@@ -218,6 +245,7 @@ def test_release_mode_takes_no_seeds() -> None:
         {
             "privacy": {"mode": "release"},
             "topk": {"grid": {"seeds": None, "references": []}, "audit": {"datasets": []}},
+            "modulated": {"grid": {"datasets": []}, "attack": {"datasets": []}},
         },
     )
     assert parse(changed).topk.grid.seeds is None

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -68,3 +70,63 @@ def test_the_order_of_consumers_shifts_no_stream() -> None:
 def test_a_seed_that_does_not_fit_the_mode_is_refused(seed: int | None, mode: str) -> None:
     with pytest.raises(SfumatoError):
         Streams(seed, mode)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("kind", ["stream", "bulk"])
+def test_filled_normals_have_the_normal_law(kind: str, dtype: type) -> None:
+    """200,001 draws against the normal law by Kolmogorov and Smirnov; false alarms 1e-4 each."""
+    out = np.empty(200_001, dtype)
+    getattr(Streams(5), kind)("noise").fill_normal(out, 3.0)
+    from scipy.stats import kstest
+
+    assert kstest(out / 3.0, "norm").pvalue > 1e-4
+    assert np.isfinite(out).all()
+    tail = np.mean(np.abs(out) > 9.0)
+    assert tail == pytest.approx(0.0027, abs=0.0005)  # over four standard errors of 1.2e-4
+    assert abs(np.corrcoef(out[:100_000], out[100_000:200_000])[0, 1]) < 4.5 / 100_000**0.5
+
+
+def test_bulk_normals_do_not_repeat_and_fill_every_shape() -> None:
+    stream = Streams(5).bulk("noise")
+    first, second = np.empty((7, 3), np.float32), np.empty((7, 3), np.float32)
+    stream.fill_normal(first)
+    stream.fill_normal(second)
+    assert not np.any(first == second)
+    again = np.empty((7, 3), np.float32)
+    Streams(5).bulk("noise").fill_normal(again)
+    assert np.array_equal(first, again)
+    assert not np.array_equal(Streams(6).bulk("noise").random(5), Streams(5).bulk("noise").random(5))
+
+
+def test_release_mode_fills_from_the_systems_entropy() -> None:
+    out = np.empty((2, 50_000), np.float32)
+    Streams(None, "release").bulk("noise").fill_normal(out, 2.0)
+    assert np.std(out) == pytest.approx(2.0, rel=0.02)
+    assert not np.any(out[0] == out[1])
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: np.zeros((4, 3), np.float32, order="F"),
+        lambda: np.zeros((4, 6), np.float32)[:, ::2],
+        lambda: np.zeros(4, np.int64),
+        lambda: np.zeros(4, np.float16),
+    ],
+)
+def test_noise_is_never_written_into_a_copy_or_a_type_that_cannot_hold_it(
+    make: Callable[[], np.ndarray],
+) -> None:
+    for streams in (
+        Streams(5).stream("noise"),
+        Streams(5).bulk("noise"),
+        Streams(None, "release").stream("noise"),
+    ):
+        with pytest.raises(SfumatoError, match="the array to fill has dtype"):
+            streams.fill_normal(make())
+
+
+def test_integers_of_numpy_name_the_streams_of_equal_integers() -> None:
+    one, two = Streams(7).stream("noise", 3), Streams(np.int64(7)).stream("noise", np.int32(3))  # type: ignore[arg-type]
+    assert np.array_equal(one.random(5), two.random(5))

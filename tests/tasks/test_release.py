@@ -32,6 +32,7 @@ RELEASE = {
         "train": {"steps": 4, "probe_examples": 32},
         "audit": {"datasets": []},
     },
+    "modulated": {"grid": {"datasets": []}, "attack": {"datasets": []}},
 }
 
 

@@ -1,7 +1,7 @@
 """The aggregate simulator has the law of the messages' moments, and draws another sigma at once.
 
 Fixed seeds. Means and covariances of 4,000 draws by either path are compared: a z-score beyond 4.5 has a false-alarm
-rate of 7e-6, a variance ratio outside of 10 % one of about 1e-5; Kolmogorov-Smirnov at 1e-4."""
+rate of 7e-6, a variance ratio outside of 15 % one below 1e-9; Kolmogorov-Smirnov at 1e-4."""
 
 from __future__ import annotations
 
@@ -98,8 +98,8 @@ def test_wishart_matrices_have_their_mean_and_variance(freedom: int) -> None:
     draws = np.array([standard_wishart(3, freedom, Streams(i).stream("w")) for i in range(6000)])
     error = 4.5 / math.sqrt(6000)
     assert np.abs(draws.mean(axis=0) - freedom * np.eye(3)).max() < error * math.sqrt(2 * freedom)
-    assert draws[:, 0, 0].var() == pytest.approx(2 * freedom, rel=0.25)
-    assert draws[:, 0, 1].var() == pytest.approx(freedom, rel=0.25)
+    assert draws[:, 0, 0].var() == pytest.approx(2 * freedom, rel=0.15 if freedom > 5 else 0.4)
+    assert draws[:, 0, 1].var() == pytest.approx(freedom, rel=0.15 if freedom > 5 else 0.4)
 
 
 def test_wrong_shapes_are_one_sentence() -> None:

@@ -61,6 +61,35 @@ def test_predictions_have_the_size_of_simulated_errors() -> None:
     assert predicted / 2 < np.mean(errors) < predicted * 2
 
 
+def test_the_noise_of_private_labels_is_predicted_too() -> None:
+    """15 fits with private labels of little weight, whose noise is most of the error: within a factor of two."""
+    plan = replace(PLAN, labels="private", label_weight=0.3)
+    samples = generate(200_000, 4, Streams(1).stream("data"))
+    pair = (samples.x.astype(np.float32), samples.y)
+    problem = Problem.of(plan.domain, pair, pair, pair)
+    setting = Setting(plan.modulation, labels="private", label_weight=0.3, rounds=10)
+    errors = [
+        run("one_shot", problem, setting, 20.0, Streams(seed)).values["coefficient_error"]
+        for seed in range(15)
+    ]
+    norm = float(np.linalg.norm(true_coefficients(4)[1:]))
+    found = choose(plan, 20.0, 1e-5, 200_000, norm, 0.1, curvature=1 / 6).predicted["one_shot"]
+    public = choose(PLAN, 20.0, 1e-5, 200_000, norm, 0.1, curvature=1 / 6).predicted["one_shot"]
+    assert found / 2 < np.mean(errors) < found * 2
+    assert found > 3 * public
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{"coefficient_norm": float("nan")}, {"residual": -1.0}, {"curvature": 0.0}, {"curvature": float("inf")}],
+)
+def test_guesses_that_make_no_sense_are_one_sentence(more: dict[str, float]) -> None:
+    with pytest.raises(SfumatoError, match=r"(coefficient_norm|residual|curvature) is"):
+        choose(PLAN, 1.0, 1e-5, 1000, **more)
+    with pytest.raises(SfumatoError, match=r"clients is 1000\.5"):
+        choose(PLAN, 1.0, 1e-5, 1000.5)  # type: ignore[arg-type]
+
+
 def test_too_few_clients_are_one_sentence() -> None:
-    with pytest.raises(SfumatoError, match=r"clients is 9; allowed are at least 10"):
+    with pytest.raises(SfumatoError, match=r"clients is 9; allowed is an integer of at least 10"):
         choose(PLAN, 1.0, 1e-5, 9)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -112,9 +113,75 @@ def test_modulation_tells_nothing_about_the_sample_when_phases_are_fresh() -> No
     assert np.std(reference) == pytest.approx(math.sqrt(0.5), rel=0.02)
     assert _kolmogorov(reference, wave(loud, far, 2)) > 1e-4
     assert _kolmogorov(reference, wave(other, far, 3)) > 1e-4
-    assert (
-        abs(np.corrcoef(wave(loud, far, 4), far @ directions[:, 0] + 1e-12 * np.arange(20_000))[0, 1]) < 0.03
+    spread = np.random.default_rng(0).uniform(-1, 1, (20_000, 3))
+    assert abs(np.corrcoef(wave(loud, spread, 4), spread @ directions[:, 0])[0, 1]) < 0.03
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("frequency", [1e3, 1e6, 1e9])
+def test_the_phase_survives_the_rounding_of_any_allowed_frequency(dtype: type, frequency: float) -> None:
+    """Kolmogorov-Smirnov between two samples at 1e-4, and as many different waves as clients but for float32's grid."""
+    plan = ModulatedPlan(Domain(3, 1.0), Modulation(0.0, 1e3, frequency, 1))
+    directions = _directions(1)
+    waves = []
+    for seed, place in ((1, 0.3), (2, 0.77)):
+        x = np.tile(np.array([place, -0.1, 0.2], dtype), (20_000, 1))
+        sent = _all(plan.calibrate(None, 1e-5), x, np.zeros(20_000), directions, seed)[0]
+        waves.append((sent - x) @ directions[:, 0])
+    assert len(np.unique(waves[0])) > 15_000
+    assert _kolmogorov(*waves) > 1e-4
+
+
+def test_a_frequency_that_rounding_could_not_bear_is_refused() -> None:
+    with pytest.raises(SfumatoError, match=r"frequency times radius is 2e\+09; allowed is up to 1e\+09"):
+        ModulatedPlan(Domain(3, 2.0), Modulation(0.0, 1.0, 1e9, 1))
+
+
+@pytest.mark.parametrize("factor", [1e20, 2.0, 0.0, np.nan, np.inf])
+def test_directions_of_a_server_that_cheats_are_refused(factor: float) -> None:
+    calibrated, directions = PLAN.calibrate(1.0, 1e-5), _directions() * factor
+    with pytest.raises(SfumatoError, match="directions are off from orthonormal by"):
+        send(np.zeros(3), 0.0, calibrated, directions, Streams(0).stream("client/7"))
+    with pytest.raises(SfumatoError, match="directions are off from orthonormal by"):
+        next(messages(np.zeros((4, 3)), np.zeros(4), calibrated, directions, Streams(0)))
+
+
+@pytest.mark.parametrize("phase", ["shared", "revealed"])
+def test_no_client_follows_a_protocol_that_is_not_implemented(phase: str) -> None:
+    modulation = replace(PLAN.modulation, phase=phase)  # type: ignore[arg-type]
+    calibrated = replace(PLAN, modulation=modulation, calibration="lipschitz").calibrate(1.0, 1e-5)
+    with pytest.raises(SfumatoError, match=rf"phase is '{phase}'; allowed for sending is 'fresh'"):
+        next(messages(np.zeros((4, 3)), np.zeros(4), calibrated, _directions(), Streams(0)))
+
+
+@pytest.mark.parametrize("number", [-1, 1])
+def test_a_round_that_the_budget_does_not_hold_is_refused(number: int) -> None:
+    with pytest.raises(SfumatoError, match=rf"round_number is {number}; allowed with 1 rounds is 0 to 0"):
+        next(
+            messages(
+                np.zeros((4, 3)), np.zeros(4), PLAN.calibrate(1.0, 1e-5), _directions(), Streams(0), number
+            )
+        )
+
+
+@pytest.mark.parametrize(("scale", "radius"), [(3e38, 1e-3), (3e38, 1e-6), (1e-5, 1e-9), (1e30, 1.0)])
+def test_clipping_keeps_its_bound_where_factors_are_tiny(scale: float, radius: float) -> None:
+    x = np.array([[scale, scale / 2, 0.0]], np.float32)
+    clipped, _labels, _faulty = clip_samples(x, np.zeros(1), Domain(3, radius))
+    assert 0 < np.linalg.norm(clipped.astype(np.float64)) <= radius
+
+
+@pytest.mark.parametrize("make", [lambda x: x[:, ::2], np.asfortranarray])
+def test_layouts_of_samples_change_nothing(make: Any) -> None:
+    """Strided, Fortran-ordered and read-only samples give the messages of their plain copies."""
+    columns = 5 if make(np.zeros((2, 5))).shape[1] == 3 else 3
+    view = make(np.random.default_rng(0).uniform(-1, 1, (50, columns)))
+    view.setflags(write=False)
+    calibrated = PLAN.calibrate(1.0, 1e-5)
+    one, two = (
+        _all(calibrated, x, np.zeros(50), _directions())[0] for x in (view, np.ascontiguousarray(view))
     )
+    assert np.allclose(one, two, rtol=1e-6)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -161,6 +228,7 @@ def test_a_single_client_sends_what_a_block_of_one_sends() -> None:
 
 def test_rounds_have_noise_of_their_own_and_seeds_repeat_it() -> None:
     calibrated, x, y = PLAN.calibrate(1.0, 1e-5), np.zeros((BLOCK + 5, 3)), np.zeros(BLOCK + 5)
+    calibrated = replace(PLAN, rounds=2).calibrate(1.0, 1e-5)
     rounds = [
         np.concatenate(
             [b.features.copy() for b in messages(x, y, calibrated, _directions(), Streams(3), number)]

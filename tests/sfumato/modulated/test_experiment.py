@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from sfumato.accounting import gaussian_epsilon, spent
 from sfumato.errors import SfumatoError
-from sfumato.modulated.experiment import Problem, Setting, run, tune
+from sfumato.modulated.experiment import Problem, Setting, Tuned, calibrated_of, run, tune
 from sfumato.modulated.methods import METHODS, get_method
 from sfumato.modulated.plan import Domain, Modulation
 from sfumato.rng import Streams
@@ -63,21 +64,19 @@ def test_with_a_huge_budget_local_methods_find_least_squares() -> None:
 
 def test_tuning_reads_validation_rows_and_neither_test_rows_nor_the_fits_seed() -> None:
     problem = _problem()
-    chosen = tune("dp_sgd", problem, SETTING, 6.0, Streams(99))
-    assert chosen.trials == len(chosen.table) == 4
+    chosen = tune("dp_sgd", problem, SETTING, 6.0, [Streams(99), Streams(98)])
+    assert len(chosen.table) == 4
+    assert chosen.trials == 8
     best = min(chosen.table, key=lambda row: row[2])
     assert (chosen.step_size, chosen.clip_norm) == best[:2]
     other = replace(problem, test=(problem.test[0] * 0, problem.test[1] * 0 + 1))
-    assert tune("dp_sgd", other, SETTING, 6.0, Streams(99)) == chosen
+    assert tune("dp_sgd", other, SETTING, 6.0, [Streams(99), Streams(98)]) == chosen
 
 
 def test_a_grid_of_one_is_no_tuning() -> None:
     single = replace(SETTING, step_sizes=(0.5,), clip_norms=(0.1,))
-    assert tune("dp_sgd", _problem(), single, 6.0, Streams(99)).trials == 0
-    assert tune("one_shot", _problem(), SETTING, 6.0, Streams(99)).trials == 0
-    assert single.trials(get_method("dp_sgd")) == 0
-    assert SETTING.trials(get_method("dp_sgd")) == 4
-    assert SETTING.trials(get_method("iterative")) == 2
+    assert tune("dp_sgd", _problem(), single, 6.0, [Streams(99), Streams(98)]).trials == 0
+    assert tune("one_shot", _problem(), SETTING, 6.0, [Streams(99), Streams(98)]).trials == 0
 
 
 def test_methods_that_differ_in_one_thing_share_the_rest_of_their_randomness() -> None:
@@ -112,3 +111,26 @@ def test_degenerate_data_are_defined() -> None:
 def test_an_unknown_method_is_one_sentence() -> None:
     with pytest.raises(SfumatoError, match=r"method is 'magic'; allowed are one_shot"):
         get_method("magic")
+
+
+@pytest.mark.parametrize("name", [name for name, method in METHODS.items() if method.private])
+def test_the_plan_that_statements_print_is_the_one_that_ran(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The calibrated object that reaches the mechanism's code equals the one that accounting rebuilds."""
+    from sfumato.modulated import experiment
+
+    seen: list[object] = []
+    for target in ("local_sgd", "ada_ssp", "release_of"):
+        real = getattr(experiment, target)
+
+        def watched(
+            features: object, labels: object, calibrated: object, *rest: object, _real: Any = real
+        ) -> Any:
+            seen.append(calibrated)
+            return _real(features, labels, calibrated, *rest)
+
+        monkeypatch.setattr(experiment, target, watched)
+    tuned = Tuned(0.7, 0.2, 4)
+    run(name, _problem(), SETTING, 6.0, Streams(0), tuned)
+    assert seen == [calibrated_of(get_method(name), Domain(3, 1.0), SETTING, 6.0, tuned)]

@@ -77,6 +77,17 @@ def test_steps_decay_and_coefficients_stay_in_the_ball() -> None:
     assert all(np.linalg.norm(coefficients) <= 0.7 + 1e-12 for coefficients in fit.path)
 
 
+@pytest.mark.parametrize(
+    "values",
+    [(-1.0,), (0.0,), (float("nan"),), (1.0, -0.5), (1.0, 0.0, -1.0), (1.0, 0.0, float("nan")), ("1",)],
+)
+def test_steps_that_make_no_sense_are_one_sentence(values: tuple) -> None:
+    with pytest.raises(
+        SfumatoError, match=r"(size|decay|coefficient_bound) is .*; allowed is a finite number"
+    ):
+        Steps(*values)
+
+
 def test_faulty_samples_are_counted_and_break_nothing() -> None:
     people = population(60, 3)
     people.features[:5] = np.nan

@@ -118,7 +118,7 @@ def test_phases_that_leak_are_refused_by_the_phase_marginal_calibration_alone(ph
         (lambda: Modulation(directions=0), r"directions is 0; allowed is an integer from 1"),
         (lambda: Modulation(directions=1.5), r"directions is 1\.5; allowed is an integer"),  # type: ignore[arg-type]
         (lambda: Domain(0, 1.0), r"features is 0; allowed"),
-        (lambda: Domain(2, 0.0), r"radius is 0\.0; allowed is a number above 0"),
+        (lambda: Domain(2, 0.0), r"radius is 0\.0; allowed is a number from 1e-09"),
         (lambda: Domain(2, float("inf")), r"radius is inf; allowed"),
         (
             lambda: ModulatedPlan(Domain(2, 1.0), Modulation(amplitude=1.0, directions=2)),
@@ -127,6 +127,9 @@ def test_phases_that_leak_are_refused_by_the_phase_marginal_calibration_alone(ph
         (lambda: PLAN.calibrate(0.0, 1e-5), r"epsilon is 0\.0; allowed"),
         (lambda: PLAN.calibrate(-1.0, 1e-5), r"epsilon is -1\.0; allowed"),
         (lambda: PLAN.calibrate(1.0, 0.0), r"delta is 0\.0; allowed"),
+        (lambda: PLAN.calibrate("1", 1e-5), r"epsilon is '1'; allowed"),  # type: ignore[arg-type]
+        (lambda: PLAN.calibrate(1.0, None), r"delta is None; allowed"),  # type: ignore[arg-type]
+        (lambda: PLAN.calibrate(None, 7.0), r"delta is 7\.0; allowed"),
         (lambda: replace(PLAN, rounds=0), r"rounds is 0; allowed"),
         (lambda: replace(PLAN, labels="secret"), r"labels is 'secret'; allowed are public, private"),  # type: ignore[arg-type]
         (lambda: replace(PLAN, calibration="none"), r"calibration is 'none'; allowed"),  # type: ignore[arg-type]

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sfumato.errors import SfumatoError
-from sfumato.modulated.client import messages, orthonormal_directions
+from sfumato.modulated.client import Block, messages, orthonormal_directions
 from sfumato.modulated.plan import Domain, ModulatedPlan, Modulation
 from sfumato.modulated.server import (
     Moments,
@@ -194,8 +194,49 @@ def test_what_is_not_finite_is_projected_to_zero() -> None:
     assert project(np.array([3.0, 4.0]), 1.0) == pytest.approx([0.6, 0.8])
 
 
+def test_messages_that_are_not_finite_are_rejected_counted_and_in_no_average() -> None:
+    people = population(300, 3)
+    calibrated = ModulatedPlan(Domain(3, 1.0)).calibrate(2.0, 1e-5)
+    none = np.zeros((3, 0))
+    (block,) = messages(people.features, people.labels, calibrated, none, Streams(0))
+    bad = block.features.copy()
+    bad[0, 1], bad[7, 2], bad[9, 0] = np.nan, np.inf, 1e300
+    labels = block.labels.copy()
+    labels[11] = np.nan
+    found = collect([Block(bad, labels, 0)])
+    good = np.ones(300, bool)
+    good[[0, 7, 9, 11]] = False
+    expected = collect([Block(block.features[good], block.labels[good], 0)])
+    assert found.rejected == 4
+    assert found.clients == 296
+    assert np.allclose(found.outer, expected.outer)
+    assert np.allclose(found.cross, expected.cross)
+    with pytest.raises(SfumatoError, match="no messages of finite numbers"):
+        collect([Block(np.full((2, 3), np.nan), np.zeros(2), 0)])
+
+
+def test_a_ridge_or_floor_without_its_size_is_refused() -> None:
+    equations = NormalEquations(np.eye(2), np.zeros(2), 10, intercept=False)
+    for kind in ("ridge", "eigenvalue_floor"):
+        with pytest.raises(SfumatoError, match="gamma is missing"):
+            solve(equations, Stabilization(1.0, kind))  # type: ignore[arg-type]
+    with pytest.raises(SfumatoError, match="gamma is nan"):
+        solve(equations, Stabilization(1.0, "ridge"), float("nan"))
+    for bound in (-1.0, 0.0, float("nan")):
+        with pytest.raises(SfumatoError, match="coefficient_bound is"):
+            descend(equations, 3, 0.1, bound)
+
+
+def test_directions_that_do_not_fit_the_moments_are_refused() -> None:
+    people = population(20, 3)
+    calibrated = ModulatedPlan(Domain(3, 1.0)).calibrate(2.0, 1e-5)
+    moments = collect(messages(people.features, people.labels, calibrated, np.zeros((3, 0)), Streams(0)))
+    with pytest.raises(SfumatoError, match=r"directions has shape \(2, 1\); allowed is \(3, directions\)"):
+        estimate(moments, calibrated, np.zeros((2, 1)))
+
+
 def test_a_server_without_messages_says_so() -> None:
-    with pytest.raises(SfumatoError, match="there are no messages"):
+    with pytest.raises(SfumatoError, match="there are no messages of finite numbers"):
         collect([])
 
 

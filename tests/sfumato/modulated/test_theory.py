@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from sfumato.errors import SfumatoError
 from sfumato.modulated.aggregate import AggregateData
 from sfumato.modulated.client import orthonormal_directions
 from sfumato.modulated.plan import CalibratedModulation, Domain, ModulatedPlan, Modulation
@@ -65,7 +66,7 @@ def test_the_general_covariance_is_the_papers_formula_where_directions_are_ortho
 def test_the_whole_covariance_holds_for_directions_along_the_coefficients(
     labels: str, intercept: bool
 ) -> None:
-    """10,000 releases: each entry within 5 % of the largest one, about four standard errors."""
+    """10,000 releases: each entry within 6 % of the largest one, about four standard errors."""
     people = population(40, 3)
     plan = ModulatedPlan(
         Domain(3, 1.0),
@@ -168,6 +169,24 @@ def test_a_matrix_without_information_gives_infinite_intervals() -> None:
     directions = orthonormal_directions(np.zeros(3), 1, Streams(1).stream("directions"))
     found = confidence_interval(equations, PLAN.calibrate(1.0, 1e-5), directions)
     assert np.all(np.isinf(found.half_widths))
+
+
+def test_a_constant_column_gives_infinite_intervals_and_no_certainty() -> None:
+    x = np.column_stack([np.linspace(-0.5, 0.5, 50), np.full(50, 0.3), np.zeros(50)])
+    data = AggregateData.of(x, 0.2 + 0.4 * x[:, 0], PLAN.domain)
+    quiet = replace(PLAN, modulation=Modulation()).calibrate(None, 1e-5)
+    none = np.zeros((3, 0))
+    moments = data.moments(quiet, none, data.phases(0, Streams(0).stream("p")), Streams(0).stream("n"))
+    found = confidence_interval(estimate(moments, quiet, none), quiet, none)
+    assert np.all(np.isinf(found.half_widths))
+
+
+@pytest.mark.parametrize("confidence", [0.0, 1.0, 2.0, -0.5, float("nan")])
+def test_a_confidence_that_is_none_is_one_sentence(confidence: float) -> None:
+    equations = NormalEquations(np.eye(4), np.zeros(4), 100, intercept=True)
+    directions = orthonormal_directions(np.zeros(3), 1, Streams(1).stream("directions"))
+    with pytest.raises(SfumatoError, match="confidence is"):
+        confidence_interval(equations, PLAN.calibrate(1.0, 1e-5), directions, confidence)
 
 
 def test_wider_confidence_is_a_wider_interval() -> None:

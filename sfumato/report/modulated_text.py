@@ -1,0 +1,77 @@
+"""The modulated system's plain texts: its table in the terminal's summary and in the README.
+
+>>> from sfumato.records import MeanInterval
+>>> from sfumato.report.modulated_tables import ErrorRow
+>>> rows = [ErrorRow("co2", "one_shot", "5", MeanInterval(0.95, 0.4, 20), True, 0.0)]
+>>> error_lines(rows)
+[['CO₂', '5*', '0.95 ± 0.4', '–', '–', '–', '1']]
+
+The methods are fixed: none is chosen by its result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sfumato.records import MeanInterval
+from sfumato.report.modulated_tables import ErrorRow, datasets_of, dominated_epsilons, epsilons_of
+from sfumato.report.text import NOTHING, markdown_table, table
+from sfumato.report.vocabulary import dataset_label, number
+
+BEGIN, END = "<!-- modulated:begin -->", "<!-- modulated:end -->"
+MARKERS = (BEGIN, END)
+SHOWN = ("one_shot", "iterative", "dp_sgd", "ada_ssp")
+HEADINGS = ["data", "ε", "one-shot", "iterative", "DP-SGD", "central (AdaSSP)", "mean"]
+
+
+def with_spread(mean: MeanInterval | None) -> str:
+    """A mean with half of its 95 % interval, three significant digits.
+
+    >>> with_spread(MeanInterval(0.0479, 0.0041, 20)), with_spread(None)
+    ('0.0479 ± 0.0041', '–')
+    """
+    if mean is None:
+        return NOTHING
+    return number(mean.mean) + ("" if mean.half_width is None else f" ± {number(mean.half_width, 2)}")
+
+
+def error_lines(rows: Sequence[ErrorRow]) -> list[list[str]]:
+    """A line per data set and epsilon: relative test errors of one-shot, iterative, DP-SGD, the central line, the mean."""
+    lines: list[list[str]] = []
+    for dataset in datasets_of(rows):
+        dominated = dominated_epsilons(rows, dataset)
+        mine = [row for row in rows if row.dataset == dataset]
+        for epsilon in epsilons_of(mine):
+            found = {row.method: row.error for row in mine if row.epsilon == epsilon}
+            cells = [with_spread(found.get(name)) for name in SHOWN]
+            lines.append([dataset_label(dataset), epsilon + "*" * (epsilon in dominated), *cells, "1"])
+    return lines
+
+
+def modulated_summary(profile: str, rows: Sequence[ErrorRow]) -> str:
+    """The second table of the terminal's summary; empty without rows."""
+    lines = error_lines(rows)
+    if not lines:
+        return ""
+    seeds = max(row.error.count for row in rows)
+    return (
+        f"Modulated regression under local privacy, profile {profile}: squared error on held-out rows over that of\n"
+        f"predicting the mean (1: worth nothing), {seeds} seeds. Central privacy is another promise, for scale.\n"
+        "*: the noise of the averaged messages dominates the data.\n\n"
+        f"{table(HEADINGS, lines)}\n"
+    )
+
+
+def modulated_readme_table(profile: str, rows: Sequence[ErrorRow]) -> str:
+    """The README's second table; a sentence where there is nothing to show."""
+    lines = error_lines(rows)
+    if not lines:
+        return "No fit of this grid is finished yet; `make run` makes this table.\n"
+    seeds = max(row.error.count for row in rows)
+    text = (
+        f"Profile `{profile}`, {seeds} seeds. Mean squared error on held-out rows over that of predicting the mean of the labels (1: "
+        "worth nothing), mean ± half of the 95 % Student t interval over the seeds. One-shot, iterative and DP-SGD are under the "
+        "same local (ε, δ); central privacy trusts a server and is shown for scale. *: the noise of the averaged messages "
+        "dominates the data."
+    )
+    return markdown_table(HEADINGS, lines) + "\n" + text + "\n"
