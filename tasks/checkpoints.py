@@ -11,19 +11,27 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 import sfumato
 from sfumato import artifacts
 from sfumato.errors import SfumatoError
 from tasks.command import Call
 
-if TYPE_CHECKING:
-    from sfumato.topk.state import State
+Restore = Callable[[Mapping[str, Any], Mapping[str, str]], Any]
+"""(tensors, texts) -> the state that was saved as them, or SfumatoError."""
+
+
+class Saveable(Protocol):
+    """A state of a fit that can be put on disk."""
+
+    def to_tensors(self) -> tuple[Any, Any]:
+        """Its tensors and its texts."""
+        ...
 
 
 def run_key(call: Call, step: str, inputs: Sequence[Path]) -> str:
@@ -68,21 +76,23 @@ class Checkpoints:
         folder: where they lie.
         interval: seconds between two saves.
         clock: seconds that only go up.
+        restore: makes a state of what was saved; None where the stage saves none.
     """
 
     folder: Path
     interval: float = 15.0
     clock: Callable[[], float] = time.monotonic
+    restore: Restore | None = None
     _last: float = field(default=0.0, init=False)
 
     @classmethod
-    def of(cls, root: Path, key: str) -> Checkpoints:
+    def of(cls, root: Path, key: str, restore: Restore | None = None) -> Checkpoints:
         """The checkpoints of a run key below ``.runtime``."""
-        checkpoints = cls(root / ".runtime" / "checkpoints" / key[:32])
+        checkpoints = cls(root / ".runtime" / "checkpoints" / key[:32], restore=restore)
         checkpoints._last = checkpoints.clock()
         return checkpoints
 
-    def save(self, name: str, state: State, force: bool = False) -> None:
+    def save(self, name: str, state: Saveable, force: bool = False) -> None:
         """Save a state if the interval has passed, or at once."""
         if not force and self.clock() - self._last < self.interval:
             return
@@ -90,15 +100,13 @@ class Checkpoints:
         artifacts.write_tensors(self.folder / f"{name}.safetensors", tensors, text)
         self._last = self.clock()
 
-    def load(self, name: str) -> State | None:
+    def load(self, name: str) -> Any:
         """The last saved state, or None; a damaged one counts as none."""
-        from sfumato.topk.state import State
-
         path = self.folder / f"{name}.safetensors"
-        if not path.exists():
+        if self.restore is None or not path.exists():
             return None
         try:
-            return State.from_tensors(artifacts.read_tensors(path), artifacts.read_metadata(path))
+            return self.restore(artifacts.read_tensors(path), artifacts.read_metadata(path))
         except SfumatoError:
             return None
 

@@ -72,23 +72,25 @@ def collect(blocks: Iterable[Block]) -> Moments:
         sent, own = block.features, block.labels
         with np.errstate(over="ignore", invalid="ignore"):
             square = sent.T @ sent
-        if not (np.all(np.isfinite(square)) and np.all(np.isfinite(own))):
+        if not (np.all(np.isfinite(square)) and math.isfinite(float(np.sum(own)))):
             kept = np.all(np.abs(sent) < _LARGEST, axis=1) & np.isfinite(own)
             rejected += int(np.sum(~kept))
             sent, own = sent[kept], own[kept]
             square = sent.T @ sent
-        labels = own.astype(sent.dtype, copy=False)
         if not features.size:
             size = sent.shape[1]
             features, outer, cross = np.zeros(size), np.zeros((size, size)), np.zeros(size)
         clients += len(sent)
         faulty += block.faulty
         outer += square
-        both = np.stack([np.ones(len(sent), sent.dtype), labels]) @ sent
+        weights = np.ones((2, len(sent)), sent.dtype)
+        weights[1] = own
+        both = weights @ sent
         features += both[0]
         cross += both[1]
-        label += float(np.sum(own, dtype=np.float64))
-        label_square += float(np.sum(np.square(own, dtype=np.float64)))
+        exact = own.astype(np.float64, copy=False)
+        label += float(exact.sum())
+        label_square += float(exact @ exact)
     if not clients:
         raise SfumatoError("there are no messages of finite numbers; allowed is at least one client.")
     return Moments(

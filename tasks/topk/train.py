@@ -13,7 +13,7 @@ def run(call: command.Call) -> None:
     """Fit one cell, every seed of it: models, recorded events, metrics and curves."""
     from sfumato import artifacts, datasets, records
     from sfumato.dpsgd import ParameterLayout
-    from sfumato.topk.state import CURVE_COLUMNS
+    from sfumato.topk.state import CURVE_COLUMNS, State
     from tasks import data_cells, release
     from tasks.checkpoints import Checkpoints, run_key
     from tasks.topk import cells
@@ -26,7 +26,7 @@ def run(call: command.Call) -> None:
     problem = cells.problem_of(call, data)
     layout = ParameterLayout.of(problem.module)
     key = run_key(call, "train", [prepared, *([warm_path] if warm_path else [])])
-    checkpoints = Checkpoints.of(call.root, key)
+    checkpoints = Checkpoints.of(call.root, key, State.from_tensors)
     if method != "non_private":
         release.charge(call, checkpoints, calibrated.events[1:] or calibrated.events)
     tensors: dict[str, Any] = {}

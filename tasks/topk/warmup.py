@@ -8,6 +8,7 @@ from tasks import command
 def run(call: command.Call) -> None:
     """Run phase 1 once per seed; every two-phase method of this data set and epsilon starts from it."""
     from sfumato import artifacts, datasets, records
+    from sfumato.topk.state import State
     from sfumato.topk.training import begin, run
     from tasks import data_cells, release
     from tasks.checkpoints import Checkpoints, run_key
@@ -18,7 +19,7 @@ def run(call: command.Call) -> None:
     calibrated = cells.calibrated_warmup_of(call)
     phase = calibrated.phases[0]
     key = run_key(call, "warmup", [prepared])
-    checkpoints = Checkpoints.of(call.root, key)
+    checkpoints = Checkpoints.of(call.root, key, State.from_tensors)
     release.charge(call, checkpoints, calibrated.events[:1])
     tensors, metadata, found = {}, {}, []
     for label, streams in cells.streams_of(call).items():

@@ -87,7 +87,7 @@ def test_every_dependency_on_code_exists(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(STAGES))
 def test_a_command_names_its_step_and_system_as_the_stage_does(name: str) -> None:
     words = STAGES[name]["cmd"].split()
-    if "-" in name:
+    if "-" in name and not name.endswith("-prepare"):  # prepare knows data sets and no systems
         assert words[3] == name.split("-")[0]
 
 

@@ -31,7 +31,7 @@ def _state(step: int) -> State:
 
 
 def test_a_saved_state_comes_back_whole(tmp_path: Path) -> None:
-    checkpoints = Checkpoints.of(tmp_path, "k" * 64)
+    checkpoints = Checkpoints.of(tmp_path, "k" * 64, State.from_tensors)
     checkpoints.save("0", _state(3), force=True)
     loaded = checkpoints.load("0")
     assert loaded is not None
@@ -44,7 +44,7 @@ def test_a_saved_state_comes_back_whole(tmp_path: Path) -> None:
 
 def test_saves_are_spaced_by_the_interval(tmp_path: Path) -> None:
     now = [0.0]
-    checkpoints = Checkpoints(tmp_path, interval=10.0, clock=lambda: now[0])
+    checkpoints = Checkpoints(tmp_path, interval=10.0, clock=lambda: now[0], restore=State.from_tensors)
     checkpoints.save("0", _state(1))
     assert checkpoints.load("0") is None
     now[0] = 11.0
@@ -57,7 +57,7 @@ def test_saves_are_spaced_by_the_interval(tmp_path: Path) -> None:
 
 
 def test_a_damaged_checkpoint_counts_as_none(tmp_path: Path) -> None:
-    checkpoints = Checkpoints.of(tmp_path, "k" * 64)
+    checkpoints = Checkpoints.of(tmp_path, "k" * 64, State.from_tensors)
     checkpoints.save("0", _state(3), force=True)
     path = checkpoints.folder / "0.safetensors"
     path.write_bytes(path.read_bytes()[:-7])
