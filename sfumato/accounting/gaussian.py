@@ -12,6 +12,7 @@ mu = sqrt(sum 1 / sigma_t^2), also when chosen adaptively (Section 1.3 a of docs
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Literal
 
 from sfumato.accounting.numeric import find_root, log_normal_cdf, minimum, normal_quantile, scaled_erfc
@@ -151,6 +152,13 @@ def gaussian_mu(epsilon: float, delta: float, rule: GaussianRule = "exact") -> f
     check_delta(delta)
     if isinstance(epsilon, bool) or not 0.0 < float(epsilon) <= 1e6:
         raise AccountingError(f"epsilon is {epsilon!r}; allowed is a number above 0 and up to 1e+06.")
+
+    return _largest_mu(float(epsilon), float(delta), rule)
+
+
+@lru_cache(maxsize=4096)
+def _largest_mu(epsilon: float, delta: float, rule: GaussianRule) -> float:
+    """``gaussian_mu`` of checked arguments; sweeps ask for few budgets and many fits each."""
 
     def cost(log_mu: float) -> float:
         mu = math.exp(log_mu)

@@ -181,7 +181,7 @@ def _notes(calibrated: Calibrated) -> tuple[str, ...]:
         "lipschitz": "|1 - alpha| + lambda omega / sqrt(m) bounds the message's change at fixed phases",
     }
     sigmas = [
-        f"sigma = {plan.noise_std(calibrated.epsilon, calibrated.delta, which):.6g} by {which}"
+        f"sigma = {calibrated.noise_multiplier * plan.sensitivity(which):.6g} by {which}"
         for which in (plan.calibration, other)
         if calibrated.epsilon is not None
     ]

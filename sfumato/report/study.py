@@ -16,6 +16,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
@@ -24,6 +25,7 @@ from numpy.typing import NDArray
 from sfumato.records import MeanInterval, Record, from_document, mean_and_interval
 from sfumato.report.vocabulary import dataset_order, epsilon_order, method_order, profile_order
 
+Groups = dict[tuple[str | None, ...], list[Record]]
 BASE = "base"
 ALL_SEEDS = "all"
 """The seed of a statement that is the same for every seed."""
@@ -60,8 +62,22 @@ class Run:
     settings: Mapping[str, float] = field(default_factory=dict[str, float])
 
     def select(self, step: str, **levels: str) -> list[Record]:
-        """The records of a step at these levels."""
-        return [r for r in self.records.get(step, ()) if all(r.levels.get(k) == v for k, v in levels.items())]
+        """The records of a step at these levels, in their order."""
+        names = tuple(sorted(levels))
+        groups = self._grouped.get((step, names))
+        if groups is None:
+            groups = self._grouped[step, names] = {}
+            for record in self.records.get(step, ()):
+                groups.setdefault(tuple(record.levels.get(name) for name in names), []).append(record)
+        return list(groups.get(tuple(levels[name] for name in names), ()))
+
+    @cached_property
+    def _grouped(self) -> dict[tuple[str, tuple[str, ...]], Groups]:
+        """Records by step and level names, then by the levels' texts; filled as they are asked for.
+
+        A long run has thousands of records and is asked thousands of times.
+        """
+        return {}
 
     @property
     def sweep(self) -> tuple[str, str] | None:

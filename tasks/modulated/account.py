@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from tasks import command
@@ -37,9 +38,11 @@ def run(call: command.Call) -> None:
         tuned = Tuned(cell["step_size"], cell["clip_norm"], cell["trials"])
         calibrated = calibrated_of(method, cells.domain_of(call), setting, float(text), tuned)
         audit = audits.bound_of(call, method, float(text))
-        ledgers = {seed: EventLedger.from_json(events, 0) for seed, events in cell["seeds"].items()}
-        price = price_of(next(iter(ledgers.values())), calibrated.delta)
-        for ledger in ledgers.values():
+        texts = {json.dumps(events, sort_keys=True): events for events in cell["seeds"].values()}
+        for (
+            events
+        ) in texts.values():  # one, unless a seed released something else, which the statement refuses
+            ledger = EventLedger.from_json(events, 0)
             statement = privacy_statement(
                 method_name,
                 calibrated,
@@ -51,6 +54,7 @@ def run(call: command.Call) -> None:
                 audit,
                 notes,
             )
+        price = price_of(ledger, calibrated.delta)
         folder = call.root / "data/statements/modulated" / name
         artifacts.write_json(folder / f"{method_name}-{text}.json", statement.to_json())
         artifacts.write_text(folder / f"{method_name}-{text}.txt", statement.to_text())
@@ -108,7 +112,7 @@ def _values(
         "marginal_constant": plan.modulation.scale,
         "directions": plan.modulation.directions,
         "noise_std": calibrated.noise_std,
-        "noise_std_other": plan.noise_std(epsilon, calibrated.delta, other),
+        "noise_std_other": calibrated.noise_multiplier * plan.sensitivity(other),
     }
     if method.one_release:
         reason = "labels are public and identify a message again, so shuffling hides nobody"

@@ -37,9 +37,9 @@ def _copy(target: Path) -> Path:
         if source.is_file() and not name.startswith(("data/metrics", "dvc.lock", "tests/")):
             place.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(source, place)
-    for step in ("audit", "membership"):
-        (target / "data/metrics/topk" / step).mkdir(parents=True, exist_ok=True)
-        (target / "data/metrics/topk" / step / ".gitkeep").touch()
+    for step in ("topk/audit", "topk/membership", "modulated/audit"):
+        (target / "data/metrics" / step).mkdir(parents=True, exist_ok=True)
+        (target / "data/metrics" / step / ".gitkeep").touch()
     from io import StringIO
 
     from ruamel.yaml import YAML
@@ -49,7 +49,7 @@ def _copy(target: Path) -> Path:
     text = StringIO()
     YAML(typ="safe", pure=True).dump(merged(read_yaml(ROOT / "params.yaml"), profile["params"]), text)
     write_text(target / "params.yaml", text.getvalue())
-    for command in (["git", "init", "-q"], ["git", "add", "-A"]):
+    for command in (["git", "init", "-q"], ["git", "add", "-A", "--force"]):
         subprocess.run(command, cwd=target, check=True)
     identity = ["-c", "user.name=test", "-c", "user.email=test@example.org"]
     subprocess.run(["git", *identity, "commit", "-qm", "start"], cwd=target, check=True)
@@ -168,3 +168,30 @@ def test_a_release_ends_with_its_statements_and_its_charges(tmp_path: Path) -> N
         assert "release. The noise is drawn from the operating system's entropy" in " ".join(text.split())
     assert (place / "report/index.html").is_file()
     assert len((folder / "ledger/releases.jsonl").read_text().splitlines()) == 4
+
+
+MODULATED_RELEASE = (
+    "privacy.mode=release",
+    "topk.grid={datasets: [], references: [], methods: [dense], epsilons: [3], seeds: null}",
+    "topk.audit.datasets=[]",
+    "topk.membership.datasets=[]",
+    "topk.membership.blocks=[]",
+    "modulated.grid.methods=[one_shot_floor]",
+    "modulated.grid.seeds=null",
+    "modulated.train.step_sizes=[1.0]",
+    "modulated.attack.datasets=[]",
+)
+
+
+@pytest.mark.slow
+def test_a_release_of_clients_messages_ends_with_a_statement_and_one_charge(tmp_path: Path) -> None:
+    """The recipe of docs/howto.md for the modulated system, with topk left out, in a fresh workspace."""
+    folder = _copy(tmp_path / "release")
+    settings = [word for setting in MODULATED_RELEASE for word in ("--set", setting)]
+    done = _run(folder, sys.executable, "-m", "flows.workspace", "--profile", "smoke", "--keep", *settings)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    (place,) = (folder / ".runtime/workspaces").glob("smoke-*/base")
+    text = " ".join((place / "data/statements/modulated/generated/one_shot_floor-5.txt").read_text().split())
+    assert "release. The noise is drawn from the operating system's entropy" in text
+    assert (place / "report/index.html").is_file()
+    assert len((folder / "ledger/releases.jsonl").read_text().splitlines()) == 1
