@@ -38,12 +38,11 @@ def run(call: command.Call) -> None:
         tuned = Tuned(cell["step_size"], cell["clip_norm"], cell["trials"])
         calibrated = calibrated_of(method, cells.domain_of(call), setting, float(text), tuned)
         audit = audits.bound_of(call, method, float(text))
+        # One list of events, unless a seed released something else; the statement refuses what is not the plan's.
         texts = {json.dumps(events, sort_keys=True): events for events in cell["seeds"].values()}
-        for (
-            events
-        ) in texts.values():  # one, unless a seed released something else, which the statement refuses
-            ledger = EventLedger.from_json(events, 0)
-            statement = privacy_statement(
+        ledgers = [EventLedger.from_json(events, 0) for events in texts.values()]
+        statements = [
+            privacy_statement(
                 method_name,
                 calibrated,
                 ledger,
@@ -54,7 +53,9 @@ def run(call: command.Call) -> None:
                 audit,
                 notes,
             )
-        price = price_of(ledger, calibrated.delta)
+            for ledger in ledgers
+        ]
+        price, statement = price_of(ledgers[0], calibrated.delta), statements[0]
         folder = call.root / "data/statements/modulated" / name
         artifacts.write_json(folder / f"{method_name}-{text}.json", statement.to_json())
         artifacts.write_text(folder / f"{method_name}-{text}.txt", statement.to_text())

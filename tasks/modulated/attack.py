@@ -96,7 +96,7 @@ def _audits(call: command.Call) -> Any:
                     "epsilon": records.epsilon_text(epsilon),
                     "pair": pair,
                 }
-                values = {
+                values: dict[str, records.Value] = {
                     "epsilon_lower": bound.epsilon_lower,
                     "epsilon_ceiling": audit_ceiling(runs, setting.delta, attack.confidence),
                     "confidence": attack.confidence,
