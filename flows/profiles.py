@@ -164,7 +164,7 @@ def check_parameters(root: Path, text: str | None = None, source: str = "params.
     Raises:
         SfumatoError: naming the key, its value and what is allowed.
     """
-    if not (root / "sfumato" / "params.py").is_file():
+    if not (root / "sfumato" / "params").is_dir():
         return
     from sfumato import params
 

@@ -318,7 +318,7 @@ def coverage_rows(run: Run) -> list[CoverageRow]:
     """A row per data set and epsilon of one_shot."""
     rows: list[CoverageRow] = []
     for row in error_rows(run):
-        if row.method != "one_shot":
+        if row.method != "one_shot" or row.epsilon == "inf":
             continue
         fits = run.select("train", dataset=row.dataset, epsilon=row.epsilon, method="one_shot")
         inside = by_seed(fits, "covered")
