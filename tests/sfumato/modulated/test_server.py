@@ -32,10 +32,19 @@ from tests.sfumato.modulated.populations import population
 REPEATS = 10_000
 
 
-@pytest.mark.parametrize(
-    ("labels", "intercept", "count", "shrinkage"),
-    list(product(["public", "private"], [True, False], [1, 2], [0.0, 0.4])),
-)
+FAST = {
+    ("public", True, 1, 0.0),
+    ("public", False, 2, 0.4),
+    ("private", True, 2, 0.4),
+    ("private", False, 1, 0.0),
+}
+SETTINGS = [
+    setting if setting in FAST else pytest.param(*setting, marks=pytest.mark.slow)
+    for setting in product(["public", "private"], [True, False], [1, 2], [0.0, 0.4])
+]
+
+
+@pytest.mark.parametrize(("labels", "intercept", "count", "shrinkage"), SETTINGS)
 def test_covariance_and_gradient_are_unbiased(
     labels: str, intercept: bool, count: int, shrinkage: float
 ) -> None:
