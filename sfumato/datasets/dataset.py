@@ -8,22 +8,17 @@
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, TypeAlias, cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.artifacts import read_npz, write_npz
+from sfumato.artifacts import PathLike
+from sfumato.datasets.prepared import SPLITS, PreparedFile, read_prepared, write_prepared
 from sfumato.datasets.spec import DatasetSpec, get_spec, public_permutation
 from sfumato.errors import SfumatoError
-
-PathLike: TypeAlias = str | os.PathLike[str]
-SPLITS = ("train", "validation", "test")
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,14 +175,8 @@ def split_rows(name: str, x: NDArray[Any], y: NDArray[np.int64], options: Mappin
 
 def save(path: PathLike, dataset: Dataset) -> None:
     """Write a prepared data set as a byte-stable npz file, images as uint8."""
-    arrays: dict[str, NDArray[Any]] = {
-        "name": np.array(dataset.name),
-        "options": np.array(json.dumps(dict(dataset.options), sort_keys=True)),
-    }
-    for split in SPLITS:
-        arrays[f"{split}_x"] = dataset.split(split).x
-        arrays[f"{split}_y"] = dataset.split(split).y
-    write_npz(path, arrays)
+    splits = {split: (dataset.split(split).x, dataset.split(split).y) for split in SPLITS}
+    write_prepared(path, PreparedFile(dataset.name, dataset.options, splits))
 
 
 def load(path: PathLike) -> Dataset:
@@ -196,20 +185,8 @@ def load(path: PathLike) -> Dataset:
     Raises:
         SfumatoError: if the file is missing, damaged, not a prepared data set, or differs from its spec.
     """
-    arrays = read_npz(path)
-    needed = {"name", "options", *(f"{split}_{part}" for split in SPLITS for part in "xy")}
-    if set(arrays) != needed:
-        raise SfumatoError(
-            f"{Path(path)} holds {', '.join(sorted(arrays)) or 'nothing'}; it is no prepared data set, so "
-            "delete it and rerun the step that makes it."
-        )
-    try:
-        options = cast("dict[str, str]", json.loads(str(arrays["options"])))
-    except ValueError:
-        raise SfumatoError(f"{Path(path)} has unreadable options; rerun the step that makes it.") from None
-    parts = {split: Examples(arrays[f"{split}_x"], arrays[f"{split}_y"]) for split in SPLITS}
-    dataset = Dataset(
-        str(arrays["name"]), parts["train"], parts["validation"], parts["test"], dict(sorted(options.items()))
-    )
+    content = read_prepared(path)
+    train, validation, test = (Examples(*content.splits[split]) for split in SPLITS)
+    dataset = Dataset(content.name, train, validation, test, content.options)
     dataset.spec.resolve(dataset.options)
     return check_declared(dataset)

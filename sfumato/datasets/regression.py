@@ -8,17 +8,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.artifacts import PathLike, read_npz, write_npz
-from sfumato.datasets.dataset import SPLITS
+from sfumato.artifacts import PathLike
+from sfumato.datasets.prepared import SPLITS, PreparedFile, read_prepared, write_prepared
 from sfumato.datasets.regression_columns import RegressionSpec
 from sfumato.datasets.regression_specs import get_regression_spec
 from sfumato.datasets.spec import public_permutation
@@ -140,14 +138,8 @@ def check_declared(data: RegressionData) -> RegressionData:
 
 def save_regression(path: PathLike, data: RegressionData) -> None:
     """Write a prepared regression data set as a byte-stable npz file, as float64."""
-    arrays: dict[str, NDArray[Any]] = {
-        "name": np.array(data.name),
-        "options": np.array(json.dumps(dict(data.options), sort_keys=True)),
-    }
-    for split in SPLITS:
-        arrays[f"{split}_x"] = data.split(split).x
-        arrays[f"{split}_y"] = data.split(split).y
-    write_npz(path, arrays)
+    splits = {split: (data.split(split).x, data.split(split).y) for split in SPLITS}
+    write_prepared(path, PreparedFile(data.name, data.options, splits))
 
 
 def load_regression(path: PathLike) -> RegressionData:
@@ -157,25 +149,8 @@ def load_regression(path: PathLike) -> RegressionData:
         SfumatoError: if the file is missing, damaged, not a prepared regression data set, or differs from its
             spec in sizes, shapes, types or bounds.
     """
-    arrays = read_npz(path)
-    needed = {"name", "options", *(f"{split}_{part}" for split in SPLITS for part in "xy")}
-    if set(arrays) != needed:
-        raise SfumatoError(
-            f"{Path(path)} holds {', '.join(sorted(arrays)) or 'nothing'}; it is no prepared data set, so "
-            "delete it and rerun the step that makes it."
-        )
-    parts = {split: Samples(arrays[f"{split}_x"], arrays[f"{split}_y"]) for split in SPLITS}
-    options = _options(str(arrays["options"]), path)
-    data = RegressionData(str(arrays["name"]), parts["train"], parts["validation"], parts["test"], options)
+    content = read_prepared(path)
+    train, validation, test = (Samples(*content.splits[split]) for split in SPLITS)
+    data = RegressionData(content.name, train, validation, test, content.options)
     data.spec.resolve(data.options)
     return check_declared(data)
-
-
-def _options(text: str, path: PathLike) -> dict[str, str]:
-    try:
-        options = cast("object", json.loads(text))
-    except ValueError:
-        options = None
-    if not isinstance(options, dict):
-        raise SfumatoError(f"{Path(path)} has unreadable options; rerun the step that makes it.")
-    return {str(name): str(value) for name, value in sorted(cast("dict[str, object]", options).items())}

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal, get_args
 
+from sfumato.datasets.spec import resolve_options
 from sfumato.errors import SfumatoError
 
 Scaling = Literal["linear", "log", "indicator"]
@@ -157,11 +158,4 @@ class RegressionSpec:
         Raises:
             SfumatoError: if an option or its value is unknown.
         """
-        for name, value in options.items():
-            if name not in self.options:
-                allowed = ", ".join(self.options) or "none"
-                raise SfumatoError(f"{self.name} has no option {name!r}; allowed are: {allowed}.")
-            if value not in self.options[name]:
-                allowed = ", ".join(self.options[name])
-                raise SfumatoError(f"{name} of {self.name} is {value!r}; allowed are {allowed}.")
-        return {name: options.get(name, allowed[0]) for name, allowed in self.options.items()}
+        return resolve_options(self.name, self.options, options)

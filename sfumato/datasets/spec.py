@@ -20,6 +20,24 @@ from numpy.typing import NDArray
 from sfumato.errors import SfumatoError
 
 
+def resolve_options(
+    dataset: str, allowed: Mapping[str, tuple[str, ...]], given: Mapping[str, str]
+) -> dict[str, str]:
+    """The given options with defaults, the first allowed text of each, filled in.
+
+    Raises:
+        SfumatoError: if an option or its value is unknown.
+    """
+    for name, value in given.items():
+        if name not in allowed:
+            raise SfumatoError(
+                f"{dataset} has no option {name!r}; allowed are: {', '.join(allowed) or 'none'}."
+            )
+        if value not in allowed[name]:
+            raise SfumatoError(f"{name} of {dataset} is {value!r}; allowed are {', '.join(allowed[name])}.")
+    return {name: given.get(name, texts[0]) for name, texts in allowed.items()}
+
+
 @dataclass(frozen=True)
 class DatasetSpec:
     """The public facts of one data set.
@@ -62,14 +80,7 @@ class DatasetSpec:
         Raises:
             SfumatoError: if an option or its value is unknown.
         """
-        for name, value in options.items():
-            if name not in self.options:
-                allowed = ", ".join(self.options) or "none"
-                raise SfumatoError(f"{self.name} has no option {name!r}; allowed are: {allowed}.")
-            if value not in self.options[name]:
-                allowed = ", ".join(self.options[name])
-                raise SfumatoError(f"{name} of {self.name} is {value!r}; allowed are {allowed}.")
-        return {name: options.get(name, allowed[0]) for name, allowed in self.options.items()}
+        return resolve_options(self.name, self.options, options)
 
 
 _MNIST = DatasetSpec(

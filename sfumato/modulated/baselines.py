@@ -30,13 +30,12 @@ from dp_accounting import DpEvent
 from numpy.typing import NDArray
 
 from sfumato.accounting import GaussianRule, calibrate_gaussian
-from sfumato.checks import is_integer, is_number
 from sfumato.errors import SfumatoError
 from sfumato.ledger import EventLedger
 from sfumato.mechanisms import Gaussian
 from sfumato.modulated.client import BLOCK, clip_samples
 from sfumato.modulated.iterative import Fit, Steps, group_slices
-from sfumato.modulated.plan import Domain, Regime, check_target
+from sfumato.modulated.plan import Domain, Regime, check_target, require_choice, require_count, require_number
 from sfumato.modulated.server import Vector, project
 from sfumato.rng import Streams
 
@@ -70,16 +69,10 @@ class LocalSgdPlan:
 
     def __post_init__(self) -> None:
         """Check the fields."""
-        if not is_number(self.clip_norm) or not 0.0 < self.clip_norm <= 1e9:
-            raise SfumatoError(
-                f"clip_norm is {self.clip_norm!r}; allowed is a number above 0 and up to 1e+09."
-            )
-        if not is_integer(self.rounds) or not 1 <= self.rounds <= 1_000_000:
-            raise SfumatoError(f"rounds is {self.rounds!r}; allowed is an integer from 1 to 1000000.")
-        if self.regime not in get_args(Regime):
-            raise SfumatoError(f"regime is {self.regime!r}; allowed are {', '.join(get_args(Regime))}.")
-        if self.rule not in get_args(GaussianRule):
-            raise SfumatoError(f"rule is {self.rule!r}; allowed are {', '.join(get_args(GaussianRule))}.")
+        require_number("clip_norm", self.clip_norm, 0.0, 1e9, open_low=True)
+        require_count("rounds", self.rounds, 1, 1_000_000)
+        require_choice("regime", self.regime, get_args(Regime))
+        require_choice("rule", self.rule, get_args(GaussianRule))
 
     @property
     def releases(self) -> int:

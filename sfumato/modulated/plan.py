@@ -34,7 +34,8 @@ MAX_TURNS = 1e9
 _SMALLEST, _LARGEST = 1e-9, 1e9  # squares of what lies between are ordinary float32 numbers
 
 
-def _require_number(name: str, value: object, low: float, high: float, *, open_low: bool = False) -> None:
+def require_number(name: str, value: object, low: float, high: float, *, open_low: bool = False) -> None:
+    """Refuse what is not a number of the range; ``open_low`` leaves its lower end out."""
     inside = is_number(value) and low <= float(value) <= high and not (open_low and float(value) == low)  # type: ignore[arg-type]
     if not inside:
         allowed = (
@@ -43,12 +44,14 @@ def _require_number(name: str, value: object, low: float, high: float, *, open_l
         raise SfumatoError(f"{name} is {value!r}; allowed is {allowed}.")
 
 
-def _require_count(name: str, value: object, low: int, high: int) -> None:
+def require_count(name: str, value: object, low: int, high: int) -> None:
+    """Refuse what is not an integer of the range."""
     if not is_integer(value) or not low <= int(value) <= high:  # type: ignore[call-overload]
         raise SfumatoError(f"{name} is {value!r}; allowed is an integer from {low} to {high}.")
 
 
-def _require_choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
+def require_choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
+    """Refuse what is none of the texts."""
     if value not in allowed:
         raise SfumatoError(f"{name} is {value!r}; allowed are {', '.join(allowed)}.")
 
@@ -84,9 +87,9 @@ class Domain:
 
     def __post_init__(self) -> None:
         """Check the fields."""
-        _require_count("features", self.features, 1, MAX_FEATURES)
-        _require_number("radius", self.radius, _SMALLEST, _LARGEST)
-        _require_number("label_bound", self.label_bound, _SMALLEST, _LARGEST)
+        require_count("features", self.features, 1, MAX_FEATURES)
+        require_number("radius", self.radius, _SMALLEST, _LARGEST)
+        require_number("label_bound", self.label_bound, _SMALLEST, _LARGEST)
 
     @property
     def diameter(self) -> float:
@@ -127,10 +130,10 @@ class Modulation:
                 f"shrinkage is {self.shrinkage!r}; allowed is a number from 0 to below 1, since at 1 a message holds "
                 "nothing of the sample."
             )
-        _require_number("amplitude", self.amplitude, 0.0, _LARGEST)
-        _require_number("frequency", self.frequency, 0.0, _LARGEST)
-        _require_count("directions", self.directions, 1, MAX_FEATURES)
-        _require_choice("phase", self.phase, get_args(Phase))
+        require_number("amplitude", self.amplitude, 0.0, _LARGEST)
+        require_number("frequency", self.frequency, 0.0, _LARGEST)
+        require_count("directions", self.directions, 1, MAX_FEATURES)
+        require_choice("phase", self.phase, get_args(Phase))
 
     @property
     def scale(self) -> float:
@@ -198,12 +201,12 @@ class ModulatedPlan:
 
     def __post_init__(self) -> None:
         """Check the fields and that they agree."""
-        _require_choice("calibration", self.calibration, get_args(Calibration))
-        _require_choice("rule", self.rule, get_args(GaussianRule))
-        _require_choice("labels", self.labels, get_args(Labels))
-        _require_choice("regime", self.regime, get_args(Regime))
-        _require_number("label_weight", self.label_weight, 0.0, _LARGEST, open_low=True)
-        _require_count("rounds", self.rounds, 1, 1_000_000)
+        require_choice("calibration", self.calibration, get_args(Calibration))
+        require_choice("rule", self.rule, get_args(GaussianRule))
+        require_choice("labels", self.labels, get_args(Labels))
+        require_choice("regime", self.regime, get_args(Regime))
+        require_number("label_weight", self.label_weight, 0.0, _LARGEST, open_low=True)
+        require_count("rounds", self.rounds, 1, 1_000_000)
         turns = self.modulation.frequency * self.domain.radius
         if turns > MAX_TURNS:
             raise SfumatoError(

@@ -16,9 +16,8 @@ from sfumato.guarantee import AuditBound, Figure, Phase, PrivacyStatement, Tunin
 from sfumato.ledger import EventLedger
 from sfumato.modulated.baselines import CalibratedLocalSgd
 from sfumato.modulated.plan import CalibratedModulation, Calibration
+from sfumato.modulated.setting import Calibrated
 from sfumato.modulated.sufficient_statistics import CalibratedSufficientStatistics
-
-Calibrated = CalibratedModulation | CalibratedLocalSgd | CalibratedSufficientStatistics
 
 NOT_AUDITED = AuditBound(None, None, "no audit was run for this method and epsilon")
 NOT_COVERED = (

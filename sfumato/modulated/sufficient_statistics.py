@@ -36,7 +36,7 @@ from sfumato.ledger import EventLedger
 from sfumato.mechanisms import Gaussian
 from sfumato.modulated.aggregate import AggregateData
 from sfumato.modulated.iterative import Fit
-from sfumato.modulated.plan import Domain, check_target
+from sfumato.modulated.plan import Domain, check_target, require_choice
 from sfumato.modulated.server import NormalEquations, Stabilization, Vector, solve
 from sfumato.rng import RandomStream
 
@@ -69,8 +69,7 @@ class SufficientStatisticsPlan:
 
     def __post_init__(self) -> None:
         """Check the fields."""
-        if self.rule not in get_args(GaussianRule):
-            raise SfumatoError(f"rule is {self.rule!r}; allowed are {', '.join(get_args(GaussianRule))}.")
+        require_choice("rule", self.rule, get_args(GaussianRule))
         if not is_number(self.failure_probability) or not 0.0 < self.failure_probability < 1.0:
             raise SfumatoError(
                 f"failure_probability is {self.failure_probability!r}; allowed is a number above 0 and below 1."

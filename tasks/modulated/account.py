@@ -20,8 +20,9 @@ def run(call: command.Call) -> None:
     """Price the recorded events of every method and epsilon, compare with the target, and write the statements."""
     from sfumato import artifacts, datasets, records
     from sfumato.ledger import EventLedger
-    from sfumato.modulated.experiment import Tuned, calibrated_of
+    from sfumato.modulated.experiment import calibrated_of
     from sfumato.modulated.methods import get_method
+    from sfumato.modulated.setting import Tuned
     from sfumato.modulated.statement import price_of, privacy_statement
     from tasks import data_cells
     from tasks.modulated import audits, cells

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from sfumato import datasets
-from sfumato.modulated.experiment import Problem, Setting
 from sfumato.modulated.plan import Domain, Modulation
+from sfumato.modulated.setting import Problem, Setting
 from sfumato.rng import Streams
 from tasks.command import Call
 from tasks.data_cells import RELEASE, prepared_path, regression_name

@@ -76,8 +76,9 @@ def run(call: command.Call) -> None:
 
 def _fits(call: command.Call, problem: Any, method: str, epsilon: float | None) -> tuple[dict[str, Any], Any]:
     """Seed -> result of one method at one epsilon, and what its grid chose."""
-    from sfumato.modulated.experiment import Tuned, run, tune
+    from sfumato.modulated.experiment import run, tune
     from sfumato.modulated.methods import get_method
+    from sfumato.modulated.setting import Tuned
     from sfumato.rng import Streams
     from tasks.modulated import cells
 
@@ -94,8 +95,9 @@ def _fits(call: command.Call, problem: Any, method: str, epsilon: float | None) 
 
 def _charge(call: command.Call) -> Any:
     """In release mode charge every private fit of the stage before its first noise; in simulation nothing."""
-    from sfumato.modulated.experiment import Tuned, calibrated_of
+    from sfumato.modulated.experiment import calibrated_of
     from sfumato.modulated.methods import get_method
+    from sfumato.modulated.setting import Tuned
     from tasks import data_cells, release
     from tasks.checkpoints import Checkpoints, run_key
     from tasks.modulated import cells

@@ -10,8 +10,9 @@ import pytest
 from sfumato.datasets.generated import generate, true_coefficients
 from sfumato.errors import SfumatoError
 from sfumato.modulated.chooser import choose
-from sfumato.modulated.experiment import Problem, Setting, run
+from sfumato.modulated.experiment import run
 from sfumato.modulated.plan import Domain, ModulatedPlan, Modulation
+from sfumato.modulated.setting import Problem, Setting
 from sfumato.rng import Streams
 
 PLAN = ModulatedPlan(Domain(4, 1.0), Modulation(amplitude=0.5), rounds=10)

@@ -10,9 +10,10 @@ import pytest
 
 from sfumato.accounting import gaussian_epsilon, spent
 from sfumato.errors import SfumatoError
-from sfumato.modulated.experiment import Problem, Setting, Tuned, calibrated_of, run, tune
+from sfumato.modulated.experiment import calibrated_of, run, tune
 from sfumato.modulated.methods import METHODS, get_method
 from sfumato.modulated.plan import Domain, Modulation
+from sfumato.modulated.setting import Problem, Setting, Tuned
 from sfumato.rng import Streams
 from tests.sfumato.modulated.populations import population
 
