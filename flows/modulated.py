@@ -1,6 +1,7 @@
 """The job of the system modulated: its stages, what they need, and the report.
 
-``python -m flows.modulated [--workers N] [--profile NAME]``
+``python -m flows.modulated [--workers N] [--profile NAME]``; the report shows every system, so it brings the others up
+to date too.
 
 >>> modulated.name
 'modulated'

@@ -1,6 +1,7 @@
 """The job of the system topk: its stages, what they need, and the report.
 
-``python -m flows.topk [--workers N] [--profile NAME]``
+``python -m flows.topk [--workers N] [--profile NAME]``; the report shows every system, so it brings the others up to
+date too.
 
 >>> topk.name
 'topk'

@@ -109,6 +109,9 @@ def _ask_to_end(servers: Sequence[Started], seconds: float = 3.0) -> None:
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    # A second signal must not break off the ending of what was started.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
     raise KeyboardInterrupt
 
 

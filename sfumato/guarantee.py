@@ -99,6 +99,8 @@ class Phase:
         noise_multiplier: sigma over the clip norm; 0 is no noise.
         clip_norm: bound on one record's contribution; None where nothing is clipped.
         budget_share: share of epsilon that the phase alone costs, if it was set.
+        sensitivity: largest distance between what two neighbours would release without noise, where that says more
+            than twice the clip norm; None otherwise.
     """
 
     name: str
@@ -107,6 +109,7 @@ class Phase:
     noise_multiplier: float
     clip_norm: float | None
     budget_share: float | None = None
+    sensitivity: float | None = None
 
     def __post_init__(self) -> None:
         """Check the fields."""
@@ -118,6 +121,8 @@ class Phase:
             _need_number("phases.clip_norm", self.clip_norm, 0.0, 1e30, open_low=True)
         elif self.noise_multiplier > 0:
             raise SfumatoError("phases.clip_norm is missing; noise without a clip norm gives no guarantee.")
+        if self.sensitivity is not None:
+            _need_number("phases.sensitivity", self.sensitivity, 0.0, 1e30, open_low=True)
         if self.budget_share is not None:
             _need_number("phases.budget_share", self.budget_share, 0.0, 1.0, open_low=True)
 
@@ -213,6 +218,7 @@ class PrivacyStatement:
         target_epsilon: what was asked for, if something was.
         noise: how release noise is sampled: ``floating_point`` or ``discrete``.
         notes: further remarks.
+        neighbors: what two neighbours are, in words, where the relation's own sentence says too much or too little.
     """
 
     system: str
@@ -239,6 +245,7 @@ class PrivacyStatement:
     target_epsilon: float | None = None
     noise: str = "floating_point"
     notes: tuple[str, ...] = ()
+    neighbors: str = ""
 
     def __post_init__(self) -> None:
         """Check every field and that they agree."""

@@ -37,8 +37,9 @@ def _headline(statement: PrivacyStatement) -> str:
     red = " RED FLAG: the audit contradicts the claim." if statement.audit_crosses_claim else ""
     if statement.mode == "simulation":
         red += " (simulation: see Mode)"
+    where = "locally " if statement.setting.startswith("local:") else ""
     return (
-        f"{statement.system} / {statement.method}: ({statement.epsilon:.4g}, "
+        f"{statement.system} / {statement.method}: {where}({statement.epsilon:.4g}, "
         f"{statement.delta:g})-differentially "
         f"private per {statement.unit_of_privacy}.{red}"
     )
@@ -130,6 +131,16 @@ def _phases(statement: PrivacyStatement) -> list[str]:
     for phase in statement.phases:
         clip = "nothing clipped" if phase.clip_norm is None else f"clip norm {phase.clip_norm:g}"
         share = "" if phase.budget_share is None else f", {phase.budget_share:.0%} of epsilon if alone"
+        if phase.sensitivity is not None:
+            deviation = phase.noise_multiplier * (phase.clip_norm or 0.0)
+            lines.append(
+                wrapped(
+                    f"Phase {phase.name}",
+                    f"{phase.steps} {'release' if phase.steps == 1 else 'releases'}, noise of standard deviation "
+                    f"{deviation:.6g} on what two neighbours move by at most {phase.sensitivity:.6g}.",
+                )
+            )
+            continue
         lines.append(
             wrapped(
                 f"Phase {phase.name}",
@@ -165,7 +176,7 @@ def render(statement: PrivacyStatement, claim: str | None, bounds: Sequence[tupl
         wrapped("Adversary", statement.adversary),
         wrapped(
             "Unit and relation",
-            f"{statement.unit_of_privacy}; {_RELATIONS[statement.neighboring_relation]}; "
+            f"{statement.unit_of_privacy}; {statement.neighbors or _RELATIONS[statement.neighboring_relation]}; "
             f"n = {statement.n} is a declared public number.",
         ),
         wrapped("Accountant", f"{statement.accountant}; beside it {_figures(statement)}"),

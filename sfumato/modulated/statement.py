@@ -25,7 +25,6 @@ NOT_COVERED = (
     "attack and audit figures, which are simulations by the holder of the data",
     "the declared number of clients and the bounds of features and label: public by assumption",
 )
-_TUNED = ("the choice of step size and clip norm on validation rows (see the cost of tuning)",)
 
 
 @dataclass(frozen=True)
@@ -123,12 +122,17 @@ def privacy_statement(
         sampling_assumed="none",
         sampling_used="none",
         empty_batches=0,
-        not_covered=(*_labels_not_covered(calibrated), *(_TUNED if trials else ()), *NOT_COVERED),
+        not_covered=(
+            *_labels_not_covered(calibrated),
+            *_choices_not_covered(calibrated, trials),
+            *NOT_COVERED,
+        ),
         tuning=TuningCost(trials, "private_data" if trials else "not_tuned"),
         mode=mode,
         audit=audit,
         target_epsilon=calibrated.epsilon,
         notes=(*_notes(calibrated), *notes),
+        neighbors=_neighbors(calibrated),
     )
 
 
@@ -138,10 +142,23 @@ def _unit(calibrated: Calibrated, unit: str) -> str:
     return f"{unit}, features and label"
 
 
+def _neighbors(calibrated: Calibrated) -> str:
+    if isinstance(calibrated, CalibratedModulation) and calibrated.plan.labels == "public":
+        return "two data sets are neighbours if the features of one record are replaced by any others and its label stays"
+    return ""
+
+
 def _labels_not_covered(calibrated: Calibrated) -> tuple[str, ...]:
     if isinstance(calibrated, CalibratedModulation) and calibrated.plan.labels == "public":
         return ("labels, which are public, and whatever a label tells about the features",)
     return ()
+
+
+def _choices_not_covered(calibrated: Calibrated, trials: int) -> tuple[str, ...]:
+    if not trials:
+        return ()
+    what = "step size and clip norm" if isinstance(calibrated, CalibratedLocalSgd) else "step size"
+    return (f"the choice of {what} on validation rows (see the cost of tuning)",)
 
 
 def _mechanism(calibrated: Calibrated) -> str:
@@ -160,13 +177,19 @@ def _phases(calibrated: Calibrated) -> tuple[Phase, ...]:
     if isinstance(calibrated, CalibratedSufficientStatistics):
         names = ("smallest eigenvalue", "matrix", "vector")
         return tuple(
-            Phase(name, 1, 1.0, 2.0 * mechanism.noise_multiplier, mechanism.sensitivity / 2.0)
+            Phase(
+                name,
+                1,
+                1.0,
+                2.0 * mechanism.noise_multiplier,
+                mechanism.sensitivity / 2.0,
+                sensitivity=mechanism.sensitivity,
+            )
             for name, mechanism in zip(names, calibrated.mechanisms, strict=True)
         )
-    distance = calibrated.plan.neighbor_distance
-    return (
-        Phase("messages", calibrated.plan.releases, 1.0, 2.0 * calibrated.noise_multiplier, distance / 2.0),
-    )
+    distance, multiplier = calibrated.plan.neighbor_distance, 2.0 * calibrated.noise_multiplier
+    steps = calibrated.plan.releases
+    return (Phase("messages", steps, 1.0, multiplier, distance / 2.0, sensitivity=distance),)
 
 
 def _notes(calibrated: Calibrated) -> tuple[str, ...]:
@@ -184,6 +207,10 @@ def _notes(calibrated: Calibrated) -> tuple[str, ...]:
         for which in (plan.calibration, other)
         if calibrated.epsilon is not None
     ]
+    if plan.modulation.amplitude == 0:
+        why = dict.fromkeys(
+            why, "nothing is modulated, so |1 - alpha| times the diameter is all that a message can move"
+        )
     regime = (
         "every client answers once"
         if plan.rounds == 1

@@ -123,7 +123,7 @@ class Params(Section):
                 "null, since a known noise seed voids the guarantee" if release else "a list of integers"
             )
             raise ValueError(
-                f"modulated.grid.seeds is {given} in {self.privacy.mode} mode; allowed is {allowed}"
+                f"modulated.grid.seeds is {'null' if given is None else given} in {self.privacy.mode} mode; allowed is {allowed}"
             )
         train, attack = self.modulated.train, self.modulated.attack
         bare = [name for name in self.modulated.grid.methods if name in ("least_squares", "mean")]

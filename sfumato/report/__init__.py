@@ -14,7 +14,7 @@ from sfumato.report.claims import Claim, Finding, Judgement, evaluate
 from sfumato.report.modulated_claims import MODULATED_CLAIMS
 from sfumato.report.modulated_tables import error_rows
 from sfumato.report.modulated_text import MARKERS as MODULATED_MARKERS
-from sfumato.report.modulated_text import modulated_readme_table, modulated_summary
+from sfumato.report.modulated_text import modulated_readme_table, modulated_summary, released_summary
 from sfumato.report.other_claims import OTHER_CLAIMS
 from sfumato.report.page import render
 from sfumato.report.study import Run, Statement, Study, Support, run_of, support_of
@@ -72,5 +72,7 @@ def build(study: Study) -> Outputs:
     findings = tuple(evaluate(CLAIMS, study.runs))
     rows = method_rows(study.current)
     modulated = study.current_of("modulated")
-    further = modulated_summary(modulated.profile, error_rows(modulated)) if modulated else ""
+    further = ""
+    if modulated:
+        further = modulated_summary(modulated.profile, error_rows(modulated)) or released_summary(modulated)
     return Outputs(render(study, findings), summary(study.current.profile, rows, findings, further), findings)

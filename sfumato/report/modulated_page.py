@@ -14,7 +14,7 @@ from typing import Any
 from sfumato.records import MeanInterval
 from sfumato.report import modulated_charts as charts
 from sfumato.report import modulated_tables as tables
-from sfumato.report.modulated_text import with_spread
+from sfumato.report.modulated_text import released_lines, with_spread
 from sfumato.report.page_sections import inline, statement_rows
 from sfumato.report.study import BASE, Run, Study, levels_of
 from sfumato.report.text import NOTHING
@@ -37,6 +37,7 @@ def modulated_section(study: Study) -> dict[str, Any]:
         "methods": [m for m in MODULATED_METHODS if any(row.method == m.name for row in rows)],
         "chart": inline(charts.error_chart(rows, "modulated-error")) if rows else None,
         "rows": error_cells(rows),
+        "released": released_lines(run),
         "headings": tables.epsilons_of(rows),
         "datasets": [dataset_label(name) for name in tables.datasets_of(rows)],
         "dominated": _dominated(rows),

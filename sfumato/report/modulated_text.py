@@ -15,12 +15,14 @@ from collections.abc import Sequence
 
 from sfumato.records import MeanInterval
 from sfumato.report.modulated_tables import ErrorRow, datasets_of, dominated_epsilons, epsilons_of
+from sfumato.report.study import Run
 from sfumato.report.text import NOTHING, markdown_table, table
-from sfumato.report.vocabulary import dataset_label, number
+from sfumato.report.vocabulary import dataset_label, method, number
 
 BEGIN, END = "<!-- modulated:begin -->", "<!-- modulated:end -->"
 MARKERS = (BEGIN, END)
 SHOWN = ("one_shot", "iterative", "dp_sgd", "ada_ssp")
+RELEASED_HEADINGS = ["data", "method", "ε", "test error"]
 HEADINGS = ["data", "ε", "one-shot", "iterative", "DP-SGD", "central (AdaSSP)", "mean"]
 
 
@@ -59,6 +61,35 @@ def modulated_summary(profile: str, rows: Sequence[ErrorRow]) -> str:
         f"predicting the mean (1: worth nothing), {seeds} seeds. Central privacy is another promise, for scale.\n"
         "*: the noise of the averaged messages dominates the data.\n\n"
         f"{table(HEADINGS, lines)}\n"
+    )
+
+
+def released_lines(run: Run) -> list[list[str]]:
+    """A line per released fit: data set, method, epsilon, mean squared error on held-out rows.
+
+    A release keeps no figure that reads its clients without noise, so there is no error to divide by.
+    """
+    fits = [r for r in run.records.get("train", ()) if r.levels.get("seed") == "release"]
+    return [
+        [
+            dataset_label(fit.levels["dataset"]),
+            method(fit.levels["method"]).label,
+            fit.levels["epsilon"],
+            number(float(fit.values.get("test_error") or 0.0)),
+        ]
+        for fit in fits
+    ]
+
+
+def released_summary(run: Run) -> str:
+    """The summary of a release; empty where nothing was released."""
+    lines = released_lines(run)
+    if not lines:
+        return ""
+    return (
+        "Modulated regression, released: squared error on held-out rows, labels scaled to [-1, 1].\n"
+        "The coefficients are in data/models/modulated/train/.\n\n"
+        f"{table(RELEASED_HEADINGS, lines)}\n"
     )
 
 

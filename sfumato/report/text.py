@@ -82,11 +82,14 @@ def summary(profile: str, rows: Sequence[MethodRow], findings: Sequence[Finding]
         if rows
         else "No fit of this grid is finished yet.\n"
     )
-    return (
+    first = (
         f"TP-TopK, profile {profile}: test accuracy over {seeds} seeds with its 95 % interval, and the loss-threshold\n"
         "membership attack (AUC 0.5 and TPR 1 % are what guessing gives). ε audited: the larger of\n"
         "the lower bounds of two kinds of canaries, each at the audit's confidence.\n\n"
         f"{body}\n"
+    )
+    return (
+        f"{first if rows or not further else ''}"
         f"{further}"
         f"Claims put to the test by this run: {counts['holds']} hold, {counts['does not hold']} do not.\n\n"
         "Where to look\n"

@@ -193,5 +193,10 @@ def test_a_release_of_clients_messages_ends_with_a_statement_and_one_charge(tmp_
     (place,) = (folder / ".runtime/workspaces").glob("smoke-*/base")
     text = " ".join((place / "data/statements/modulated/generated/one_shot_floor-5.txt").read_text().split())
     assert "release. The noise is drawn from the operating system's entropy" in text
-    assert (place / "report/index.html").is_file()
+    summary = (place / "report/summary.txt").read_text()
+    assert "Modulated regression, released" in summary
+    assert "TP-TopK" not in summary
+    page = (place / "report/index.html").read_text()
+    assert "Released: the coefficients lie in" in page
+    assert "No fit of the modulated system is finished yet" not in page
     assert len((folder / "ledger/releases.jsonl").read_text().splitlines()) == 1

@@ -92,7 +92,7 @@ def test_the_default_parameters_and_every_profile_are_valid() -> None:
             "modulated.attack.datasets holds 'randhie'; allowed is what",
         ),
         ("modulated.attack.epsilons", [3], "modulated.attack.epsilons holds 3"),
-        ("modulated.grid.seeds", None, "modulated.grid.seeds is None in simulation mode; allowed is a list"),
+        ("modulated.grid.seeds", None, "modulated.grid.seeds is null in simulation mode; allowed is a list"),
         ("topk.grid.epsilons", [1, 1], "allowed is a list without repeated entries."),
         ("topk.grid.epsilons", [3.0], "allowed is 3, since cells are named by the text"),
         ("topk.grid.references", ["digits"], "topk.grid.references holds 'digits'"),

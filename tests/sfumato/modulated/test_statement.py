@@ -40,7 +40,8 @@ def test_the_first_line_says_that_public_labels_are_sent_in_the_clear() -> None:
     text = " ".join(_statement(PLAN.calibrate(2.0, 1e-5)).to_text().split("\n\n")[0].split())
     assert "(2, 1e-05)-differentially private per the features of one respondent" in text
     assert "given its label, which is sent in the clear" in text
-    private = _statement(replace(PLAN, labels="private").calibrate(2.0, 1e-5)).to_text().split("\n\n")[0]
+    whole = _statement(replace(PLAN, labels="private").calibrate(2.0, 1e-5)).to_text()
+    private = " ".join(whole.split("\n\n")[0].split())
     assert "clear" not in private
     assert "features and label" in private
 
@@ -102,3 +103,46 @@ def test_a_ledger_with_other_releases_is_refused() -> None:
     ledger.record(calibrated.release_event)
     with pytest.raises(SfumatoError, match="the ledger recorded 5 releases; allowed are the plan's 4"):
         privacy_statement("iterative", calibrated, ledger, 500, "one respondent", "simulation")
+
+
+def _plain(calibrated: Calibrated, **more: object) -> str:
+    return " ".join(_statement(calibrated, **more).to_text().split())
+
+
+def test_local_methods_say_so_in_their_first_line_and_central_ones_do_not() -> None:
+    for local in (PLAN.calibrate(2.0, 1e-5), LocalSgdPlan(Domain(3, 1.0), 0.5, 4).calibrate(2.0, 1e-5)):
+        assert "iterative: locally (2, 1e-05)-differentially private" in _plain(local)
+    assert "iterative: (2, 1e-05)" in _plain(SufficientStatisticsPlan(Domain(3, 1.0)).calibrate(2.0, 1e-5))
+
+
+def test_neighbours_keep_a_public_label_and_change_a_private_one() -> None:
+    kept = "the features of one record are replaced by any others and its label stays"
+    assert kept in _plain(PLAN.calibrate(2.0, 1e-5))
+    assert kept not in _plain(replace(PLAN, labels="private").calibrate(2.0, 1e-5))
+
+
+@pytest.mark.parametrize("calibration", ["phase_marginal", "lipschitz"])
+def test_phases_print_the_noise_and_what_it_hides_and_no_clip_norm_that_nobody_clips_to(
+    calibration: str,
+) -> None:
+    calibrated = replace(PLAN, calibration=calibration).calibrate(2.0, 1e-5)  # type: ignore[arg-type]
+    text = _plain(calibrated)
+    moved = calibrated.plan.neighbor_distance
+    assert (
+        f"standard deviation {calibrated.noise_std:.6g} on what two neighbours move by at most {moved:.6g}"
+        in text
+    )
+    assert "clip norm" not in text.split("Not covered")[0]
+
+
+def test_what_was_chosen_is_named_by_method() -> None:
+    sgd = LocalSgdPlan(Domain(3, 1.0), 0.5, 4).calibrate(2.0, 1e-5)
+    assert "the choice of step size and clip norm on validation rows" in _plain(sgd, trials=6)
+    assert "the choice of step size on validation rows" in _plain(PLAN.calibrate(2.0, 1e-5), trials=6)
+    assert "the choice of" not in _plain(PLAN.calibrate(2.0, 1e-5))
+
+
+def test_without_modulation_the_phase_is_not_mentioned() -> None:
+    text = _plain(replace(PLAN, modulation=Modulation()).calibrate(2.0, 1e-5))
+    assert "nothing is modulated" in text
+    assert "phase that nobody else sees" not in text
