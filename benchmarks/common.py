@@ -16,6 +16,11 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 
 def alternated(calls: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, float]:
     """Median process seconds of each call, run in turns so that a slow moment of the machine hits all alike."""
+    return {name: statistics.median(values) for name, values in times_in_turns(calls, rounds).items()}
+
+
+def times_in_turns(calls: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
+    """Process seconds of each call in each round, after one round that is not measured."""
     times: dict[str, list[float]] = {name: [] for name in calls}
     for call in calls.values():
         call()
@@ -24,7 +29,7 @@ def alternated(calls: Mapping[str, Callable[[], object]], rounds: int) -> dict[s
             start = time.process_time()
             call()
             times[name].append(time.process_time() - start)
-    return {name: statistics.median(values) for name, values in times.items()}
+    return times
 
 
 def show(rows: Sequence[Mapping[str, Any]]) -> None:

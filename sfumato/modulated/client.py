@@ -220,9 +220,10 @@ def clip_samples(
         # A product with ones adds rows up faster than any sum over an axis.
         squares = np.multiply(features, features, out=out) @ np.ones(features.shape[1], features.dtype)
         # A sum in the samples' own precision decides only what is far from the radius.
-        doubtful = ~(
-            squares <= domain.radius**2 * (1.0 - 4.0 * features.shape[1] * np.finfo(squares.dtype).eps)
-        )
+        safe = domain.radius**2 * (1.0 - 4.0 * features.shape[1] * np.finfo(squares.dtype).eps)
+        if _all_within(squares, safe) and _all_within(np.abs(labels), domain.label_bound):
+            return features, labels.astype(np.float64), np.zeros(len(labels), bool)
+        doubtful = ~(squares <= safe)
         squares = squares.astype(np.float64)
         squares[doubtful] = np.square(features[doubtful], dtype=np.float64).sum(axis=1)
     faulty = ~np.isfinite(squares)
@@ -242,15 +243,38 @@ def clip_samples(
     return clipped, bounded, faulty
 
 
+def _all_within(values: Floats, bound: float) -> bool:
+    """Whether all are at most the bound; no, if one is not a number."""
+    return bool(values.max(initial=-np.inf) <= bound)
+
+
 def add_product(target: Floats, left: Floats, right: Floats) -> None:
     """``target += left @ right.T`` without a copy of the product's size; target is C-contiguous (b, n)."""
+    _check_contiguous(target)
+    blas: Any = importlib.import_module("scipy.linalg.blas")
+    multiply = blas.sgemm if target.dtype == np.float32 else blas.dgemm
+    multiply(1.0, right.T, left.T, 1.0, target.T, trans_a=1, overwrite_c=1)
+
+
+def add_multiple(target: Floats, values: Floats, factor: float) -> None:
+    """``target += factor * values`` in one pass and without a copy of their size.
+
+    Args:
+        target: C-contiguous float32 or float64; changed in place.
+        values: of the same shape and dtype.
+        factor: a finite number.
+    """
+    _check_contiguous(target)
+    blas: Any = importlib.import_module("scipy.linalg.blas")
+    add = blas.saxpy if target.dtype == np.float32 else blas.daxpy
+    add(values.reshape(-1), target.reshape(-1), a=factor)
+
+
+def _check_contiguous(target: Floats) -> None:
     if not target.flags.c_contiguous:
         raise SfumatoError(
             "target is not C-contiguous; allowed is an array that a product can be added to in place."
         )
-    blas: Any = importlib.import_module("scipy.linalg.blas")
-    multiply = blas.sgemm if target.dtype == np.float32 else blas.dgemm
-    multiply(1.0, right.T, left.T, 1.0, target.T, trans_a=1, overwrite_c=1)
 
 
 class _Sender:
@@ -277,7 +301,7 @@ class _Sender:
         stream.fill_normal(message, self._calibrated.noise_std)
         if plan.modulation.amplitude > 0:
             self._modulate(message, clipped, stream)
-        message += clipped if plan.modulation.scale == 1.0 else plan.modulation.scale * clipped
+        add_multiple(message, clipped, plan.modulation.scale)
         if plan.labels == "private":
             noise = stream.standard_normal(count) * self._calibrated.label_noise_std
             sent_labels = sent_labels + noise
@@ -287,12 +311,13 @@ class _Sender:
         """Add (lambda / sqrt(m)) cos(omega <x, v_k> + phi_k) v_k with a fresh phase per client and direction."""
         modulation = self._plan.modulation
         # Turns are added up in float64 whatever the messages' dtype, so that no rounding swallows the phase.
-        turns = (clipped @ self._directions).astype(np.float64)
-        turns *= modulation.frequency / (2.0 * np.pi)
+        turns = np.multiply(
+            clipped @ self._directions, modulation.frequency / (2.0 * np.pi), dtype=np.float64
+        )
         turns += stream.random(turns.shape)
         turns -= np.floor(turns)
+        turns *= 2.0 * np.pi
         waves = turns.astype(message.dtype)
-        waves *= 2.0 * np.pi
         np.cos(waves, out=waves)
         waves *= modulation.direction_amplitude
         add_product(message, waves, self._directions)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -15,7 +15,15 @@ from hypothesis.extra.numpy import arrays
 
 from sfumato.clipping import clip_to_norm
 from sfumato.errors import SfumatoError
-from sfumato.modulated.client import BLOCK, add_product, clip_samples, messages, orthonormal_directions, send
+from sfumato.modulated.client import (
+    BLOCK,
+    add_multiple,
+    add_product,
+    clip_samples,
+    messages,
+    orthonormal_directions,
+    send,
+)
 from sfumato.modulated.plan import CalibratedModulation, Domain, ModulatedPlan, Modulation
 from sfumato.rng import Streams
 
@@ -270,6 +278,26 @@ def test_a_product_is_added_in_place(dtype: type) -> None:
     expected = target + left @ right.T
     add_product(target, left, right)
     assert np.allclose(target, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_multiple_is_added_in_place(dtype: type, order: Literal["C", "F"]) -> None:
+    random = np.random.default_rng(0)
+    target, values = (random.standard_normal((9, 4)).astype(dtype) for _ in range(2))
+    expected = target + 0.3 * values
+    add_multiple(target, np.asarray(values, order=order), 0.3)
+    assert np.allclose(target, expected, rtol=1e-5)
+
+
+def test_what_cannot_be_added_to_in_place_is_refused() -> None:
+    target = np.zeros((4, 9)).T
+    for add in (
+        lambda: add_multiple(target, np.zeros((9, 4)), 1.0),
+        lambda: add_product(target, target, np.eye(4)),
+    ):
+        with pytest.raises(SfumatoError, match="not C-contiguous"):
+            add()
 
 
 @pytest.mark.parametrize(
