@@ -3,7 +3,7 @@
 ``python -m flows.serve``; set ``PREFECT_API_URL`` to the server whose page shows the runs.
 
 >>> [flow.name for flow, _ in NIGHTLY]
-['reproduce', 'topk', 'modulated']
+['reproduce', 'topk', 'modulated', 'divergence']
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 
 from prefect import serve
 
+from flows.divergence import divergence
 from flows.graph import exit_status
 from flows.modulated import modulated
 from flows.reproduce import reproduce
@@ -23,6 +24,7 @@ NIGHTLY: tuple[tuple[Any, str], ...] = (
     (reproduce, "0 2 * * *"),
     (topk, "0 3 * * *"),
     (modulated, "30 3 * * *"),
+    (divergence, "0 4 * * *"),
 )
 """Each flow and its schedule, as in prefect.yaml."""
 

@@ -21,7 +21,7 @@ from sfumato.errors import SfumatoError  # noqa: E402  (threads are fixed before
 from sfumato.params import Params, load  # noqa: E402
 
 CELL_ORDER = ("dataset", "method", "epsilon", "block")
-SYSTEMS = ("modulated", "topk")
+SYSTEMS = ("divergence", "modulated", "topk")
 OPTIONS = (*CELL_ORDER, "attack")
 
 

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import cast, get_args
 
+from sfumato.datasets.population_specs import PopulationName
 from sfumato.errors import SfumatoError
 from sfumato.params import DatasetName, RegressionName
 from tasks.command import Call, required
@@ -30,9 +31,18 @@ def regression_name(call: Call) -> RegressionName:
     return cast("RegressionName", name)
 
 
+def population_name(call: Call) -> PopulationName:
+    """The cell's population, checked."""
+    name = required(call.options, "dataset")
+    if name not in get_args(PopulationName):
+        raise SfumatoError(f"--dataset is {name!r}; allowed are {', '.join(get_args(PopulationName))}.")
+    return cast("PopulationName", name)
+
+
 def any_name(call: Call) -> str:
-    """The cell's data set, of either kind, checked."""
-    name, allowed = required(call.options, "dataset"), (*get_args(DatasetName), *get_args(RegressionName))
+    """The cell's data set, of any kind, checked."""
+    kinds = (DatasetName, RegressionName, PopulationName)
+    name, allowed = required(call.options, "dataset"), [each for kind in kinds for each in get_args(kind)]
     if name not in allowed:
         raise SfumatoError(f"--dataset is {name!r}; allowed are {', '.join(allowed)}.")
     return name

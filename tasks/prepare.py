@@ -16,6 +16,7 @@ def prepare(call: command.Call) -> None:
     options = {
         "cifar10": {"source": call.params.data.cifar10_source},
         "thyroid": {"target": call.params.data.thyroid_target},
+        "mnist_population": {"partition": call.params.data.population_partition},
     }.get(name, {})
     datasets.fetch(name, raw, data_cells.search_dirs(call), None, **options)
     datasets.save(data_cells.prepared_path(call), datasets.prepare(name, raw, **options))

@@ -36,10 +36,12 @@ def report(call: command.Call) -> None:
 def gather(call: command.Call) -> Study:
     """Everything that the report shows, read from ``data/`` and ``results/``."""
     from sfumato.report import Study
+    from tasks import report_divergence as divergence
 
     # Matplotlib keeps a cache of fonts; it belongs to this tree, not to the user's home.
     os.environ.setdefault("MPLCONFIGDIR", str(call.root / ".runtime" / "matplotlib"))
     values = _plain(call.root / "params.yaml")
+    documents = [d for _path, d in _documents(call.root / "data" / "metrics" / divergence.SYSTEM)]
     return Study(
         current=_current(call, values),
         results=tuple(_results(call, values)),
@@ -47,9 +49,16 @@ def gather(call: command.Call) -> Study:
         rocs=tuple(_rows(call, "attack")),
         lira_rocs=tuple(_rows(call, "membership")),
         supports=tuple(_supports(call)),
-        statements=(*_statements(call), *_modulated_statements(call)),
-        settings={**_settings(call.params), **_modulated_settings(call.params)},
-        further=(_modulated_current(call, values),),
+        statements=(*_statements(call), *_modulated_statements(call), *divergence.statements(call)),
+        settings={
+            **_settings(call.params),
+            **_modulated_settings(call.params),
+            **divergence.settings(call),
+        },
+        further=(
+            _modulated_current(call, values),
+            *divergence.current(call, _name_of(call.root, values), documents),
+        ),
         tunings=tuple(_tunings(call)),
     )
 

@@ -1,15 +1,15 @@
-"""One prepared data set as one byte-stable npz file: a name, options, and three splits of inputs and labels.
+"""One prepared data set as one byte-stable npz file: a name, options, and arrays, such as those of three splits.
 
 >>> SPLITS
 ('train', 'validation', 'test')
 
-What the arrays have to be is the business of each kind of data set (`dataset.py`, `regression.py`).
+What the arrays have to be is the business of each kind of data set (`dataset.py`, `regression.py`, `population.py`).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -38,15 +38,21 @@ class PreparedFile:
     splits: Mapping[str, tuple[NDArray[Any], NDArray[Any]]]
 
 
+@dataclass(frozen=True, eq=False)
+class NamedArrays:
+    """A data set's name and options, and its arrays by name."""
+
+    name: str
+    options: Mapping[str, str]
+    arrays: Mapping[str, NDArray[Any]]
+
+
 def write_prepared(path: PathLike, content: PreparedFile) -> None:
     """Write the file; equal contents give equal bytes."""
-    arrays: dict[str, NDArray[Any]] = {
-        "name": np.array(content.name),
-        "options": np.array(json.dumps(dict(content.options), sort_keys=True)),
-    }
+    arrays: dict[str, NDArray[Any]] = {}
     for split in SPLITS:
         arrays[f"{split}_x"], arrays[f"{split}_y"] = content.splits[split]
-    write_npz(path, arrays)
+    write_named(path, content.name, content.options, arrays)
 
 
 def read_prepared(path: PathLike) -> PreparedFile:
@@ -55,15 +61,38 @@ def read_prepared(path: PathLike) -> PreparedFile:
     Raises:
         SfumatoError: if it is missing, damaged, or no prepared data set.
     """
+    content = read_named(path, {f"{split}_{part}" for split in SPLITS for part in "xy"})
+    arrays = content.arrays
+    splits = {split: (arrays[f"{split}_x"], arrays[f"{split}_y"]) for split in SPLITS}
+    return PreparedFile(content.name, content.options, splits)
+
+
+def write_named(
+    path: PathLike, name: str, options: Mapping[str, str], arrays: Mapping[str, NDArray[Any]]
+) -> None:
+    """Write arrays with the data set's name and options; equal contents give equal bytes."""
+    header = {"name": np.array(name), "options": np.array(json.dumps(dict(options), sort_keys=True))}
+    write_npz(path, {**header, **arrays})
+
+
+def read_named(path: PathLike, needed: Set[str]) -> NamedArrays:
+    """Read what `write_named` wrote.
+
+    Args:
+        path: the file.
+        needed: the names of the arrays that it has to hold, and no others.
+
+    Raises:
+        SfumatoError: if it is missing, damaged, or no prepared data set of these arrays.
+    """
     arrays = read_npz(path)
-    needed = {"name", "options", *(f"{split}_{part}" for split in SPLITS for part in "xy")}
-    if set(arrays) != needed:
+    if set(arrays) != {"name", "options", *needed}:
         raise SfumatoError(
             f"{Path(path)} holds {', '.join(sorted(arrays)) or 'nothing'}; it is no prepared data set, so "
             "delete it and rerun the step that makes it."
         )
-    splits = {split: (arrays[f"{split}_x"], arrays[f"{split}_y"]) for split in SPLITS}
-    return PreparedFile(str(arrays["name"]), _options(str(arrays["options"]), path), splits)
+    options = _options(str(arrays["options"]), path)
+    return NamedArrays(str(arrays["name"]), options, {part: arrays[part] for part in sorted(needed)})
 
 
 def _options(text: str, path: PathLike) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """The whole of params.yaml, and what its parts must agree on.
 
 >>> sorted(Params.model_fields)
-['data', 'modulated', 'privacy', 'topk']
+['data', 'divergence', 'modulated', 'privacy', 'topk']
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, model_validator
 
+from sfumato.datasets.population_specs import get_population_spec
 from sfumato.datasets.regression_specs import get_regression_spec
 from sfumato.datasets.spec import get_spec
+from sfumato.params.divergence import RELEASED_METHODS, Divergence
 from sfumato.params.fields import Budget, Delta, FolderPath, Section, distinct
 from sfumato.params.modulated import Modulated
 from sfumato.params.topk import TopK
@@ -40,6 +42,7 @@ class Data(Section):
     search_dirs: Annotated[tuple[FolderPath, ...], AfterValidator(distinct)]
     cifar10_source: Literal["png", "jpeg"]
     thyroid_target: Literal["hypothyroid", "hyperthyroid"]
+    population_partition: Literal["dirichlet", "writer"]
 
 
 class Params(Section):
@@ -49,6 +52,7 @@ class Params(Section):
     data: Data
     topk: TopK
     modulated: Modulated
+    divergence: Divergence
 
     @model_validator(mode="after")
     def _seeds_fit_the_mode(self) -> Self:
@@ -166,5 +170,64 @@ class Params(Section):
                 raise ValueError(
                     f"privacy.delta is {self.privacy.delta}; allowed is a number below 1 / {spec.n_train}, the "
                     f"declared size of {name}"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _divergence_fits_the_mode(self) -> Self:
+        divergence, release = self.divergence, self.privacy.mode == "release"
+        seeds = divergence.grid.seeds
+        if not divergence.grid.datasets:
+            return self
+        if release != (seeds is None):
+            given = "null" if seeds is None else list(seeds)
+            allowed = (
+                "null, since a known noise seed voids the guarantee" if release else "a list of integers"
+            )
+            raise ValueError(
+                f"divergence.grid.seeds is {given} in {self.privacy.mode} mode; allowed is {allowed}"
+            )
+        bare = [name for name in divergence.grid.methods if name not in RELEASED_METHODS]
+        if release and bare:
+            raise ValueError(
+                f"divergence.grid.methods holds {bare[0]!r} in release mode; allowed are {', '.join(RELEASED_METHODS)}, since "
+                "the others are baselines"
+            )
+        for key, names in (
+            ("timeline", divergence.timeline.datasets),
+            ("attack", divergence.attack.datasets),
+        ):
+            if release and names:
+                raise ValueError(
+                    f"divergence.{key}.datasets is {list(names)} in release mode; allowed is [], since its releases are not "
+                    "charged to the book"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _divergence_fits_the_data(self) -> Self:
+        divergence = self.divergence
+        for name in divergence.grid.datasets:
+            examples = get_population_spec(name).examples
+            if examples is not None and divergence.train.examples > examples:
+                raise ValueError(
+                    f"divergence.train.examples is {divergence.train.examples}; allowed is at most {examples}, the declared "
+                    f"size of {name}"
+                )
+            largest = max(
+                divergence.train.examples, 0 if "digits" not in divergence.grid.comparisons else 10_000
+            )
+            if self.privacy.delta * largest >= 1:
+                raise ValueError(
+                    f"privacy.delta is {self.privacy.delta}; allowed is a number below 1 / {largest}, the size of a population "
+                    f"of {name}"
+                )
+            unknown = name == "mnist_population" and self.data.population_partition == "dirichlet"
+            if unknown and (
+                divergence.train.drift == "series" or "labels_series" in divergence.grid.comparisons
+            ):
+                raise ValueError(
+                    "divergence.train.drift or divergence.grid.comparisons needs the series of mnist_population; allowed is "
+                    "'labels' and no labels_series, or data.population_partition 'writer'"
                 )
         return self

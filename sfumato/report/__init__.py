@@ -11,6 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sfumato.report.claims import Claim, Finding, Judgement, evaluate
+from sfumato.report.divergence_claims import DIVERGENCE_CLAIMS
+from sfumato.report.divergence_tables import estimate_rows
+from sfumato.report.divergence_text import MARKERS as DIVERGENCE_MARKERS
+from sfumato.report.divergence_text import divergence_readme_table, divergence_summary
 from sfumato.report.modulated_claims import MODULATED_CLAIMS
 from sfumato.report.modulated_tables import error_rows
 from sfumato.report.modulated_text import MARKERS as MODULATED_MARKERS
@@ -24,6 +28,7 @@ from sfumato.report.topk_claims import TOPK_CLAIMS
 
 __all__ = [
     "CLAIMS",
+    "DIVERGENCE_MARKERS",
     "MODULATED_MARKERS",
     "Claim",
     "Finding",
@@ -37,7 +42,9 @@ __all__ = [
     "build",
     "claims_json",
     "claims_markdown",
+    "divergence_readme_table",
     "error_rows",
+    "estimate_rows",
     "evaluate",
     "method_rows",
     "modulated_readme_table",
@@ -49,7 +56,7 @@ __all__ = [
     "support_of",
 ]
 
-CLAIMS: tuple[Claim, ...] = (*TOPK_CLAIMS, *MODULATED_CLAIMS, *OTHER_CLAIMS)
+CLAIMS: tuple[Claim, ...] = (*TOPK_CLAIMS, *MODULATED_CLAIMS, *DIVERGENCE_CLAIMS, *OTHER_CLAIMS)
 
 
 @dataclass(frozen=True)
@@ -71,8 +78,10 @@ def build(study: Study) -> Outputs:
     """The report of a study; equal studies give equal bytes."""
     findings = tuple(evaluate(CLAIMS, study.runs))
     rows = method_rows(study.current)
-    modulated = study.current_of("modulated")
+    modulated, divergence = study.current_of("modulated"), study.current_of("divergence")
     further = ""
     if modulated:
         further = modulated_summary(modulated.profile, error_rows(modulated)) or released_summary(modulated)
+    if divergence:
+        further += divergence_summary(divergence.profile, estimate_rows(divergence))
     return Outputs(render(study, findings), summary(study.current.profile, rows, findings, further), findings)

@@ -14,6 +14,8 @@ The rules:
 * A claim of size holds if the interval lies above zero and reaches the claimed size, without being wider than it.
 * A claim of closeness holds if the whole interval lies within the stated distance of zero.
 * A claim of identity holds if every value meets it.
+* A claim of separation compares two means with their intervals where no seeds can be paired: it holds if the ends
+  of the intervals that are worst for the claim keep it.
 * Without data, or with fewer than two seeds where an interval is needed, it is not tested.
 """
 
@@ -60,6 +62,7 @@ class Outcome:
         judgement: what was found.
         run: whose records were used.
         note: an addition to the data's description.
+        part: a further place, such as a comparison; it enters the id.
     """
 
     dataset: str
@@ -67,6 +70,7 @@ class Outcome:
     judgement: Judgement
     run: Run
     note: str = ""
+    part: str = ""
 
 
 Evaluation = Callable[[Sequence[Run]], Iterable[Outcome]]
@@ -109,6 +113,7 @@ class Finding:
     data: str
     command: str
     judgement: Judgement
+    part: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """The row as plain values."""
@@ -152,11 +157,12 @@ def evaluate(claims: Iterable[Claim], runs: Sequence[Run]) -> list[Finding]:
 
 
 def _finding(claim: Claim, profile: str, outcome: Outcome) -> Finding:
-    parts = [claim.name, outcome.dataset, outcome.epsilon, profile]
+    parts = [claim.name, outcome.dataset, outcome.part, outcome.epsilon, profile]
     data = ", ".join(part for part in (_data(outcome.dataset, outcome.epsilon), outcome.note) if part)
     command = outcome.run.command or claim.command
     name = "/".join(part for part in parts if part)
-    return Finding(name, claim, profile, outcome.dataset, outcome.epsilon, data, command, outcome.judgement)
+    place = outcome.dataset, outcome.epsilon
+    return Finding(name, claim, profile, *place, data, command, outcome.judgement, outcome.part)
 
 
 def _untested(claim: Claim, dataset: str, epsilon: str) -> Finding:
@@ -173,9 +179,9 @@ def _data(dataset: str, epsilon: str) -> str:
 
 def preferred(findings: Iterable[Finding]) -> list[Finding]:
     """For each claim and place the finding of the largest profile that tested it."""
-    best: dict[tuple[str, str, str], Finding] = {}
+    best: dict[tuple[str, str, str, str], Finding] = {}
     for finding in findings:
-        key = (finding.claim.name, finding.dataset, finding.epsilon)
+        key = (finding.claim.name, finding.dataset, finding.epsilon, finding.part)
         old = best.get(key)
         if old is None or _weight(finding) >= _weight(old):
             best[key] = finding

@@ -9,6 +9,7 @@ from __future__ import annotations
 import html
 import importlib
 import io
+import math
 import re
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
@@ -98,6 +99,38 @@ def label_axis(axis: Any, text: Callable[[float], str]) -> None:
         return text(value)
 
     axis.set_major_formatter(write)
+
+
+def plain_number(value: float) -> str:
+    """A tick without exponent or needless zeros.
+
+    >>> plain_number(0.05), plain_number(100.0)
+    ('0.05', '100')
+    """
+    return f"{value:.10f}".rstrip("0").rstrip(".")
+
+
+def log_axis(axis: Any, low: float, high: float) -> None:
+    """Ticks of a logarithmic axis: every decade, and 2 and 5 where the span is short."""
+    from matplotlib.ticker import LogLocator, NullLocator
+
+    decades = math.log10(high / low)
+    subs = (1.0,) if decades > 2.2 else (1.0, 3.0) if decades > 1.2 else (1.0, 2.0, 5.0)
+    axis.set_major_locator(LogLocator(10, subs=subs, numticks=12))
+    axis.set_minor_locator(NullLocator())
+    label_axis(axis, plain_number)
+
+
+def epsilon_axis(axes: Any, epsilons: Sequence[str]) -> None:
+    """A logarithmic axis whose ticks are the epsilons."""
+    from matplotlib.ticker import NullLocator
+
+    values = [float(epsilon) for epsilon in epsilons]
+    axes.set_xscale("log")
+    axes.set_xlim(min(values) / 1.35, max(values) * 1.35)
+    axes.set_xticks(values, epsilons)
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.grid(axis="x", visible=False)
 
 
 def to_svg(figure: Any, name: str, title: str, description: str) -> str:

@@ -13,9 +13,8 @@ import importlib
 from collections.abc import Iterator, Sequence
 
 from sfumato.report.claims import Judgement, Outcome
-from sfumato.report.modulated_rules import bases
 from sfumato.report.modulated_tables import ATTACKS, AttackRow, attack_rows, local_audit_rows
-from sfumato.report.study import Run
+from sfumato.report.study import Run, bases
 from sfumato.report.vocabulary import method, number
 
 MANY_MESSAGES = 10

@@ -14,7 +14,18 @@ from typing import Any
 
 from sfumato.records import MeanInterval
 from sfumato.report.charts import WIDTH
-from sfumato.report.figure import ALERT, GRID, INK, MUTED, PAPER, label_axis, styled, subplots, to_svg
+from sfumato.report.figure import (
+    ALERT,
+    GRID,
+    INK,
+    MUTED,
+    PAPER,
+    epsilon_axis,
+    log_axis,
+    styled,
+    subplots,
+    to_svg,
+)
 from sfumato.report.modulated_tables import (
     ATTACKS,
     AttackRow,
@@ -38,37 +49,6 @@ DRAWN = (
 )
 """Methods in the picture of the errors; the table holds all."""
 COLUMNS = 3
-
-
-def plain_number(value: float) -> str:
-    """A tick without exponent or needless zeros.
-
-    >>> plain_number(0.05), plain_number(100.0)
-    ('0.05', '100')
-    """
-    return f"{value:.10f}".rstrip("0").rstrip(".")
-
-
-def _log_axis(axis: Any, low: float, high: float) -> None:
-    """Ticks of a logarithmic axis: every decade, and 2 and 5 where the span is short."""
-    from matplotlib.ticker import LogLocator, NullLocator
-
-    decades = math.log10(high / low)
-    subs = (1.0,) if decades > 2.2 else (1.0, 3.0) if decades > 1.2 else (1.0, 2.0, 5.0)
-    axis.set_major_locator(LogLocator(10, subs=subs, numticks=12))
-    axis.set_minor_locator(NullLocator())
-    label_axis(axis, plain_number)
-
-
-def _epsilon_axis(axes: Any, epsilons: Sequence[str]) -> None:
-    from matplotlib.ticker import NullLocator
-
-    values = [float(epsilon) for epsilon in epsilons]
-    axes.set_xscale("log")
-    axes.set_xlim(min(values) / 1.35, max(values) * 1.35)
-    axes.set_xticks(values, epsilons)
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.grid(axis="x", visible=False)
 
 
 def _shade_dominated(axes: Any, epsilons: Sequence[str], dominated: Sequence[str]) -> None:
@@ -116,14 +96,14 @@ def error_chart(rows: Sequence[ErrorRow], name: str) -> str:
 def _error_panel(ax: Any, rows: Sequence[ErrorRow], dataset: str) -> list[str]:
     """One data set; returns what it shows in words."""
     epsilons = epsilons_of(rows) or ["1"]
-    _epsilon_axis(ax, epsilons)
+    epsilon_axis(ax, epsilons)
     ax.set_yscale("log")
     drawn = [row for row in rows if row.method in DRAWN and row.epsilon != "inf"]
     free = [row.error.mean for row in rows if row.method == "least_squares"]
     means = [row.error.mean for row in drawn if row.error.mean > 0] + [m for m in free if m > 0] + [1.0]
     low, high = min(means) / 1.5, max(means) * 1.6
     ax.set_ylim(low, high)
-    _log_axis(ax.yaxis, low, high)
+    log_axis(ax.yaxis, low, high)
     _shade_dominated(ax, epsilons, dominated_epsilons(rows, dataset))
     ax.axhline(1.0, color=INK, lw=0.9, zorder=1)
     for mean in free:
@@ -204,7 +184,7 @@ def attack_chart(rows: Sequence[AttackRow], dataset: str, name: str, whose: str 
         for ax, epsilon in zip(axes[0], epsilons, strict=False):
             ax.set_yscale("log")
             ax.set_ylim(low, high)
-            _log_axis(ax.yaxis, low, high)
+            log_axis(ax.yaxis, low, high)
             for place, count in enumerate(counts):
                 group = [row for row in mine if (row.epsilon, row.messages) == (epsilon, count)]
                 words += _attack_group(ax, group, attacks, place)
@@ -293,7 +273,7 @@ def twin_chart(rows: Sequence[TwinRow], name: str) -> str:
             words.append(f"{names[-1]}: {number(math.exp(row.ratio.mean))}")
         ax.axvline(1.0, color=INK, lw=0.9, zorder=1)
         ax.set_xscale("log")
-        _log_axis(ax.xaxis, *ax.get_xlim())
+        log_axis(ax.xaxis, *ax.get_xlim())
         ax.set_yticks(range(len(rows)), names)
         ax.set_ylim(len(rows) - 0.4, -0.6)
         ax.set_xlabel("ratio of the test errors, same seeds (left of 1: the first has the smaller error)")
@@ -323,7 +303,7 @@ def local_audit_chart(rows: Sequence[LocalAuditRow], name: str) -> str:
         ax.set_xscale("log")
         top = max([row.claimed for row in rows] + [row.ceiling or 0.0 for row in rows])
         ax.set_xlim(left, max(top, *positive) * 1.2)
-        _log_axis(ax.xaxis, *ax.get_xlim())
+        log_axis(ax.xaxis, *ax.get_xlim())
         ax.set_yticks(range(len(rows)), names)
         ax.set_ylim(len(rows) - 0.4, -0.6)
         ax.set_xlabel(

@@ -14,10 +14,10 @@ from typing import Any
 from sfumato.records import MeanInterval
 from sfumato.report import modulated_charts as charts
 from sfumato.report import modulated_tables as tables
-from sfumato.report.modulated_text import released_lines, with_spread
+from sfumato.report.modulated_text import released_lines
 from sfumato.report.page_sections import inline, statement_rows
 from sfumato.report.study import BASE, Run, Study, levels_of
-from sfumato.report.text import NOTHING
+from sfumato.report.text import NOTHING, with_spread
 from sfumato.report.vocabulary import MODULATED_METHODS, dataset_label, method, number, percent, profile_order
 
 SYSTEM = "modulated"

@@ -25,9 +25,8 @@ from sfumato.report.modulated_tables import (
     error_rows,
     log_errors,
     log_ratio,
-    number_of,
 )
-from sfumato.report.study import BASE, Run, by_seed, levels_of, paired
+from sfumato.report.study import BASE, Run, bases, by_seed, levels_of, number_of, paired
 from sfumato.report.vocabulary import method, number
 
 UNIT = "ratio of errors"
@@ -57,11 +56,6 @@ class Region:
 
 
 SMALL, LARGE, ALL = Region("ε ≤ 1", high=1.0), Region("ε ≥ 5", low=5.0), Region("all ε")
-
-
-def bases(runs: Sequence[Run]) -> list[Run]:
-    """The runs in which nothing was varied."""
-    return [run for run in runs if run.variant == BASE]
 
 
 def _ends(mean: MeanInterval) -> tuple[float, float] | None:

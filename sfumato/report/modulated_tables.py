@@ -17,8 +17,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from sfumato.records import MeanInterval, Record, mean_and_interval
-from sfumato.report.study import Run, by_seed, interval, levels_of, paired
+from sfumato.records import MeanInterval, mean_and_interval
+from sfumato.report.study import Run, by_seed, interval, levels_of, number_of, paired
 from sfumato.report.vocabulary import dataset_order, epsilon_order, method_order
 
 ERROR = "test_relative_error"
@@ -163,12 +163,6 @@ def noise_rows(run: Run) -> list[NoiseRow]:
         if own is not None and other is not None:
             rows.append(NoiseRow(record.levels["dataset"], record.levels["epsilon"], own, other))
     return rows
-
-
-def number_of(record: Record, name: str) -> float | None:
-    """A value as a float, None where it is missing, null, a flag or a text."""
-    value = record.values.get(name)
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 # ------------------------------------------------------------------------------------------------- attacks

@@ -13,10 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sfumato.records import MeanInterval
 from sfumato.report.modulated_tables import ErrorRow, datasets_of, dominated_epsilons, epsilons_of
 from sfumato.report.study import Run
-from sfumato.report.text import NOTHING, markdown_table, table
+from sfumato.report.text import markdown_table, table, with_spread
 from sfumato.report.vocabulary import dataset_label, method, number
 
 BEGIN, END = "<!-- modulated:begin -->", "<!-- modulated:end -->"
@@ -24,17 +23,6 @@ MARKERS = (BEGIN, END)
 SHOWN = ("one_shot", "iterative", "dp_sgd", "ada_ssp")
 RELEASED_HEADINGS = ["data", "method", "ε", "test error"]
 HEADINGS = ["data", "ε", "one-shot", "iterative", "DP-SGD", "central (AdaSSP)", "mean"]
-
-
-def with_spread(mean: MeanInterval | None) -> str:
-    """A mean with half of its 95 % interval, three significant digits.
-
-    >>> with_spread(MeanInterval(0.0479, 0.0041, 20)), with_spread(None)
-    ('0.0479 ± 0.0041', '–')
-    """
-    if mean is None:
-        return NOTHING
-    return number(mean.mean) + ("" if mean.half_width is None else f" ± {number(mean.half_width, 2)}")
 
 
 def error_lines(rows: Sequence[ErrorRow]) -> list[list[str]]:

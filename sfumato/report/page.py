@@ -16,8 +16,16 @@ from typing import Any
 from sfumato.records import MeanInterval
 from sfumato.report import charts, curve_charts, tables
 from sfumato.report.claims import Finding
+from sfumato.report.divergence_page import divergence_section
 from sfumato.report.modulated_page import modulated_section
-from sfumato.report.page_sections import claims_section, inline, lira_rows, results_section, statement_rows
+from sfumato.report.page_sections import (
+    audit_section,
+    claims_section,
+    inline,
+    lira_rows,
+    results_section,
+    statement_rows,
+)
 from sfumato.report.picture import pictured, support_picture
 from sfumato.report.study import Run, Study, levels_of
 from sfumato.report.text import NOTHING, claim_counts, plain, share
@@ -47,7 +55,8 @@ def render(study: Study, findings: Sequence[Finding]) -> str:
     from markupsafe import Markup
 
     folder = resources.files("sfumato.report") / "templates"
-    texts = {name: (folder / name).read_text(encoding="utf-8") for name in ("page.html", "modulated.html")}
+    names = ("page.html", "modulated.html", "divergence.html")
+    texts = {name: (folder / name).read_text(encoding="utf-8") for name in names}
     environment = Environment(
         loader=DictLoader(texts),
         autoescape=True,
@@ -91,9 +100,10 @@ def _context(study: Study, findings: Sequence[Finding]) -> dict[str, Any]:
         "training": [_training(study, name) for name in datasets],
         "attack": _attack(study, rows),
         "lira": lira_rows(run),
-        "audit": _audit(run),
+        "audit": audit_section(run),
         "statements": statement_rows(study, run.system),
         "modulated": modulated_section(study),
+        "divergence": divergence_section(study),
         "claims": claims_section(findings),
         "results": results_section(study),
         "nothing": NOTHING,
@@ -376,27 +386,3 @@ def _with_interval(mean: MeanInterval | None) -> str:
     if mean is None or mean.half_width is None:
         return plain(mean)
     return f"{mean.mean:.3f} ± {mean.half_width:.3f}"
-
-
-def _audit(run: Run) -> dict[str, Any] | None:
-    rows = tables.audit_rows(run)
-    if not rows:
-        return None
-    cells = [
-        {
-            "dataset": dataset_label(row.dataset),
-            "method": method(row.method).label,
-            "space": row.space,
-            "claimed": number(row.claimed),
-            "priced": NOTHING if row.priced is None else number(row.priced, 4),
-            "lower": f"{row.lower:.3f}",
-            "ceiling": NOTHING if row.ceiling is None else f"{row.ceiling:.2f}",
-            "guesses": NOTHING
-            if row.guesses is None
-            else f"{row.correct} of {row.guesses} right, {row.canaries} canaries",
-            "crossed": row.crossed,
-        }
-        for row in rows
-    ]
-    chart = inline(charts.audit_chart(rows, "audit"))
-    return {"chart": chart, "rows": cells, "crossed": any(row.crossed for row in rows)}

@@ -20,6 +20,7 @@ from sfumato.report.vocabulary import (
     epsilon_order,
     method,
     method_order,
+    number,
     percent,
     profile_order,
     signed,
@@ -210,3 +211,28 @@ def statement_rows(study: Study, system: str) -> list[dict[str, str]]:
         }
         for (dataset, name, epsilon, text), names in seeds.items()
     ]
+
+
+def audit_section(run: Run) -> dict[str, Any] | None:
+    """Cells and chart of the audits with canaries; None without any."""
+    rows = tables.audit_rows(run)
+    if not rows:
+        return None
+    cells = [
+        {
+            "dataset": dataset_label(row.dataset),
+            "method": method(row.method).label,
+            "space": row.space,
+            "claimed": number(row.claimed),
+            "priced": NOTHING if row.priced is None else number(row.priced, 4),
+            "lower": f"{row.lower:.3f}",
+            "ceiling": NOTHING if row.ceiling is None else f"{row.ceiling:.2f}",
+            "guesses": NOTHING
+            if row.guesses is None
+            else f"{row.correct} of {row.guesses} right, {row.canaries} canaries",
+            "crossed": row.crossed,
+        }
+        for row in rows
+    ]
+    chart = inline(charts.audit_chart(rows, "audit"))
+    return {"chart": chart, "rows": cells, "crossed": any(row.crossed for row in rows)}

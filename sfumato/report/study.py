@@ -36,6 +36,8 @@ _SETTINGS = {
     "ratio": ("topk", "train", "active_ratio"),
     "rounds": ("modulated", "train", "rounds"),
     "confidence": ("modulated", "train", "confidence"),
+    "divergence_confidence": ("divergence", "train", "confidence"),
+    "divergence_epsilon": ("divergence", "studies", "epsilon"),
 }
 
 
@@ -333,3 +335,14 @@ def levels_of(records: Iterable[Record], name: str) -> list[str]:
         "seed": lambda text: (len(text), text),
     }
     return sorted({r.levels[name] for r in records if name in r.levels}, key=orders.get(name, str))
+
+
+def number_of(record: Record, name: str) -> float | None:
+    """A value as a float, None where it is missing, null, a flag or a text."""
+    value = record.values.get(name)
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def bases(runs: Sequence[Run]) -> list[Run]:
+    """The runs in which nothing was varied."""
+    return [run for run in runs if run.variant == BASE]

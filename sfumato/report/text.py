@@ -15,7 +15,7 @@ from sfumato.errors import SfumatoError
 from sfumato.records import MeanInterval
 from sfumato.report.claims import VERDICTS, Finding, preferred
 from sfumato.report.tables import MethodRow
-from sfumato.report.vocabulary import MINUS, dataset_label, method, percent
+from sfumato.report.vocabulary import MINUS, dataset_label, method, number, percent
 
 BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"
 NOTHING = "–"
@@ -43,6 +43,17 @@ def share(mean: MeanInterval | None, digits: int = 1) -> str:
 def plain(mean: MeanInterval | None, digits: int = 3) -> str:
     """A mean number."""
     return NOTHING if mean is None else f"{mean.mean:.{digits}f}"
+
+
+def with_spread(mean: MeanInterval | None) -> str:
+    """A mean with half of its 95 % interval, three significant digits.
+
+    >>> with_spread(MeanInterval(0.0479, 0.0041, 20)), with_spread(None)
+    ('0.0479 ± 0.0041', '–')
+    """
+    if mean is None:
+        return NOTHING
+    return number(mean.mean) + ("" if mean.half_width is None else f" ± {number(mean.half_width, 2)}")
 
 
 def row_cells(row: MethodRow) -> list[str]:
@@ -182,6 +193,8 @@ def claims_markdown(findings: Sequence[Finding]) -> str:
         "* Ratios of errors: the same rules of direction and closeness on the logarithm, averaged over the ε of a row, with 1 "
         "in the place of zero.\n"
         "* Floors and coverage: hold unless a whole interval lies beyond the floor or below the nominal share.\n"
+        "* Separation, where records hold means and intervals and not single seeds: holds if the claimed order is kept by the "
+        "ends of the two 95 % intervals that are worst for the claim; a factor or margin is held against the same ends.\n"
         "* Not tested: no records, a single seed where an interval is needed, or an interval of a floor or a coverage that is "
         "too wide to tell.\n\n"
         "Intervals cover the randomness of the seeds, not of the data set, and are not corrected for the number of claims. "

@@ -208,7 +208,76 @@ MODULATED_METHODS = (
         "--",
     ),
 )
-ALL_METHODS = (*METHODS, *MODULATED_METHODS)
+DIVERGENCE_METHODS = (
+    Method(
+        "non_private",
+        "No privacy",
+        "The estimate from the exact counts at the drawn points. What it lacks in accuracy is due to the draw and the floor, not "
+        "to privacy.",
+        "#8d877e",
+        "#9a948a",
+        "x",
+        "--",
+    ),
+    Method(
+        "trusted_aggregator",
+        "Trusted aggregator",
+        "The paper’s method: counts at a few points drawn from the reference are summed over all clients, and the aggregator "
+        "adds noise once, to the finished estimate.",
+        *_BLUE,
+        "o",
+    ),
+    Method(
+        "all_cells",
+        "All cells",
+        "The same with every cell of the reference counted instead of a few drawn ones: nothing is left to the draw, and the "
+        "message grows with the domain. Beyond the paper.",
+        *_BLUE,
+        "^",
+        "--",
+    ),
+    Method(
+        "per_batch",
+        "Per batch",
+        "The paper’s batches: disjoint groups of clients, each with points and noise of its own; the estimates are averaged. The "
+        "logarithm of a small group’s ratio is too large on average, so it is biased upwards.",
+        *_ORANGE,
+        "s",
+    ),
+    Method(
+        "distributed",
+        "Distributed noise",
+        "No aggregator is trusted: every client adds a share of the noise to its counts, and only the sum is opened. The "
+        "logarithm then meets noisy counts, which biases it. Beyond the paper.",
+        *_GREEN,
+        "d",
+    ),
+    Method(
+        "local_mix",
+        "Local noise, mixed floor",
+        "The baseline (Algorithm 1): every client noises its counts on its own; the ratio is mixed with 1 to keep it positive.",
+        *_PURPLE,
+        "v",
+    ),
+    Method(
+        "local_clip",
+        "Local noise, clipped floor",
+        "The same baseline with the ratio clipped at the floor.",
+        *_PURPLE,
+        "<",
+        ":",
+    ),
+    Method(
+        "histogram",
+        "Noisy histogram",
+        "For scale: a trusted server adds noise to the count of every cell and computes the divergence from those.",
+        *_GREY,
+        "D",
+        "-.",
+    ),
+)
+"""``non_private`` has the name of the first system's; its own words are read here, its place in the order there."""
+ALL_METHODS = (*METHODS, *MODULATED_METHODS, *(m for m in DIVERGENCE_METHODS if m.name != "non_private"))
 _BY_NAME = {entry.name: entry for entry in ALL_METHODS}
 _ORDER = {entry.name: place for place, entry in enumerate(ALL_METHODS)}
 
@@ -224,7 +293,26 @@ DATASETS = {
     "randhie": "RAND health",
     "anes96": "ANES 1996",
     "generated": "Generated",
+    "mnist_population": "MNIST digits",
+    "femnist_population": "FEMNIST digits",
+    "generated_population": "Generated population",
 }
+COMPARISONS = {
+    "digits": "digit against digit",
+    "codes": "image codes, drifting",
+    "labels": "class labels, drifting",
+    "labels_series": "class × series, drifting",
+}
+"""What is compared on a data set of the divergence system."""
+STUDIES = {
+    "epsilon": "ε",
+    "coefficient": "weight λ of the control variate",
+    "points": "points drawn, m",
+    "batches": "batches of clients, T",
+    "floor": "floor γ",
+    "pair": "pair",
+}
+"""What is varied, one thing at a time."""
 BINARY = frozenset({"thyroid"})
 PROFILES = ("smoke", "quick", "medium", "paper")
 
@@ -248,6 +336,11 @@ def dataset_order(name: str) -> tuple[int, str]:
     """Sort key of a data set."""
     names = list(DATASETS)
     return (names.index(name) if name in names else len(names)), name
+
+
+def comparison_label(name: str) -> str:
+    """A comparison's name for readers."""
+    return COMPARISONS.get(name, name)
 
 
 def profile_order(name: str) -> tuple[int, str]:

@@ -37,7 +37,7 @@ def _copy(target: Path) -> Path:
         if source.is_file() and not name.startswith(("data/metrics", "dvc.lock", "tests/")):
             place.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(source, place)
-    for step in ("topk/audit", "topk/membership", "modulated/audit"):
+    for step in ("topk/audit", "topk/membership", "modulated/audit", "divergence/audit"):
         (target / "data/metrics" / step).mkdir(parents=True, exist_ok=True)
         (target / "data/metrics" / step / ".gitkeep").touch()
     from io import StringIO
@@ -141,6 +141,11 @@ def test_a_change_of_the_library_runs_its_stages_again(repository: Path) -> None
     assert "sfumato/topk" in done.stdout
 
 
+NO_DIVERGENCE = (
+    "divergence.grid.datasets=[]",
+    "divergence.timeline.datasets=[]",
+    "divergence.attack.datasets=[]",
+)
 RELEASE = (
     "privacy.mode=release",
     "topk.grid.seeds=null",
@@ -152,6 +157,7 @@ RELEASE = (
     "topk.train.tuning.private_trials={digits: 0}",
     "modulated.grid.datasets=[]",
     "modulated.attack.datasets=[]",
+    *NO_DIVERGENCE,
 )
 
 
@@ -180,6 +186,7 @@ MODULATED_RELEASE = (
     "modulated.grid.seeds=null",
     "modulated.train.step_sizes=[1.0]",
     "modulated.attack.datasets=[]",
+    *NO_DIVERGENCE,
 )
 
 
@@ -199,4 +206,32 @@ def test_a_release_of_clients_messages_ends_with_a_statement_and_one_charge(tmp_
     page = (place / "report/index.html").read_text()
     assert "Released: the coefficients lie in" in page
     assert "No fit of the modulated system is finished yet" not in page
+    assert len((folder / "ledger/releases.jsonl").read_text().splitlines()) == 1
+
+
+DIVERGENCE_RELEASE = (
+    "privacy.mode=release",
+    "topk.grid={datasets: [], references: [], methods: [dense], epsilons: [3], seeds: null}",
+    "topk.audit.datasets=[]",
+    "topk.membership.datasets=[]",
+    "topk.membership.blocks=[]",
+    "modulated.grid.datasets=[]",
+    "modulated.attack.datasets=[]",
+    "divergence.grid={datasets: [generated_population], comparisons: [codes], methods: [all_cells], epsilons: [1], seeds: null}",
+    "divergence.train.drift_shares=[0.5]",
+    "divergence.timeline.datasets=[]",
+    "divergence.attack.datasets=[]",
+)
+
+
+@pytest.mark.slow
+def test_a_released_divergence_ends_with_a_statement_and_one_charge(tmp_path: Path) -> None:
+    folder = _copy(tmp_path / "release")
+    settings = [word for setting in DIVERGENCE_RELEASE for word in ("--set", setting)]
+    done = _run(folder, sys.executable, "-m", "flows.workspace", "--profile", "smoke", "--keep", *settings)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    (place,) = (folder / ".runtime/workspaces").glob("smoke-*/base")
+    statement = place / "data/statements/divergence/generated_population/all_cells-1.txt"
+    text = " ".join(statement.read_text().split())
+    assert "release. The noise is drawn by an exact discrete sampler" in text
     assert len((folder / "ledger/releases.jsonl").read_text().splitlines()) == 1

@@ -39,6 +39,7 @@ SMALL = {
 RELEASE = {
     "privacy": {"mode": "release", "budget_epsilon": 5.5},
     "topk": {"grid": {"datasets": [], "references": []}, "audit": {"datasets": []}},
+    "divergence": {"grid": {"datasets": []}, "timeline": {"datasets": []}, "attack": {"datasets": []}},
     "modulated": {
         "grid": {"methods": ["one_shot"], "seeds": None},
         "train": {"step_sizes": [1.0], "clip_norms": [0.1]},

@@ -33,6 +33,7 @@ RELEASE = {
         "audit": {"datasets": []},
     },
     "modulated": {"grid": {"datasets": []}, "attack": {"datasets": []}},
+    "divergence": {"grid": {"datasets": []}, "timeline": {"datasets": []}, "attack": {"datasets": []}},
 }
 
 

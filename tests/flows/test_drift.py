@@ -1,0 +1,230 @@
+"""The drift flow: what it records, when it alarms, what it does when something is missing or spent."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flows.drift import drift, read_watch
+from flows.drift_event import EVENT, event_of
+from flows.drift_links import link, log_check
+from flows.drift_records import Record, Records, episodes
+from flows.drift_retrain import retrain
+from flows.errors import FlowError
+from flows.mirror import KIND, open_store
+from sfumato.errors import SfumatoError
+from sfumato.params.drift import parse_watch
+from tests.flows import monitored, toy
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    return monitored.add_monitor(toy.make_repository(tmp_path / "toy"))
+
+
+def released(number: int, decision: str, reference: str = "staff", **more: Any) -> Record:
+    """A record as a finished check leaves it."""
+    return {
+        "monitor": "students",
+        "check": f"{number:04d}-0000000{number}",
+        "number": number,
+        "state": "released",
+        "decision": decision,
+        "reference": {"fingerprint": reference},
+        "prefect_flow_run": None,
+        "mlflow_run": None,
+        "estimate": {"raw": 0.3, "low": 0.2, "high": 0.4, "target": "merged"},
+        "budget": {"epsilon_after": 0.5},
+        "watch": parse_watch(monitored.watch_values()).model_dump(mode="json"),
+        **more,
+    }
+
+
+# ------------------------------------------------------------------------------------------------- the records
+def test_checks_are_numbered_in_order_and_kept_whole(tmp_path: Path) -> None:
+    records = Records(tmp_path, "students")
+    watch = parse_watch(monitored.watch_values())
+    names = [records.begin(watch, None)["check"] for _ in range(3)]
+    assert [name[:4] for name in names] == ["0001", "0002", "0003"]
+    assert [record["check"] for record in records.all()] == names
+    assert parse_watch(records.read(names[0])["watch"]) == watch
+
+
+@pytest.mark.parametrize("check", ["../0001-00000000", "0001", "", "0001-00000000/.."])
+def test_a_name_that_is_no_check_reaches_no_file(tmp_path: Path, check: str) -> None:
+    with pytest.raises(FlowError, match="allowed"):
+        Records(tmp_path, "students").path(check)
+    with pytest.raises(FlowError, match="allowed"):
+        Records(tmp_path, f"a/{check}")
+
+
+def test_checks_that_released_nothing_change_no_episode() -> None:
+    refused = {"check": "0002-00000002", "state": "refused"}
+    episode, alarms = episodes([released(1, "drift"), refused, released(3, "drift")])
+    assert (episode.opened_by, alarms) == ("0001-00000001", {"0001-00000001"})
+
+
+def test_two_checks_at_once_are_refused(tmp_path: Path) -> None:
+    with (
+        Records(tmp_path, "students").locked(),
+        pytest.raises(FlowError, match="being checked"),
+        Records(tmp_path, "students").locked(),
+    ):
+        pass
+
+
+def test_a_tree_without_a_monitor_or_with_a_wrong_one_is_refused(repository: Path, root: Path) -> None:
+    assert read_watch(root).drift.name == "students"
+    assert read_watch(root, {"threshold": 0.3}).drift.threshold == 0.3
+    with pytest.raises(SfumatoError, match=r"drift\.threshold is 0"):
+        read_watch(root, {"threshold": 0})
+    (root / "params.yaml").write_text("toy: {}\n")
+    with pytest.raises(FlowError, match="divergence"):
+        read_watch(root)
+
+
+# --------------------------------------------------------------------------------------------------- the event
+def test_an_event_names_what_to_retrain_and_is_the_same_one_when_sent_again() -> None:
+    event = event_of(released(1, "drift", mlflow_run="abc"), "/tree")
+    assert event["event"] == EVENT
+    assert event["payload"]["system"] == "topk"
+    assert event["payload"]["check_run"] == "abc"
+    assert event["payload"]["root"] == "/tree"
+    assert event["id"] == event_of(released(1, "drift"), "")["id"]
+    assert event["id"] != event_of(released(2, "drift"), "")["id"]
+
+
+def test_prefect_yaml_starts_a_retraining_with_all_that_the_event_says() -> None:
+    import inspect
+
+    from sfumato.params import read_yaml
+
+    content: Any = read_yaml(toy.PROJECT / "prefect.yaml")
+    deployment = next(one for one in content["deployments"] if one["name"] == "on-drift")
+    trigger = deployment["triggers"][0]
+    assert trigger["expect"] == [EVENT]
+    payload = event_of(released(1, "drift"), "")["payload"]
+    parameters = inspect.signature(retrain.fn).parameters
+    for name, template in trigger["parameters"].items():
+        assert name in parameters
+        assert template == f"{{{{ event.payload.{name} }}}}"
+        assert name in payload
+
+
+# --------------------------------------------------------------------------------------------------- the links
+@pytest.mark.slow
+def test_check_and_retraining_name_each_other_in_mlflow(root: Path) -> None:
+    record = released(1, "drift")
+    run = log_check(root, record)
+    assert log_check(root, record) == run
+    client, experiment = open_store(root / ".runtime" / "mlflow")
+    assert client.get_run(run).data.metrics["raw"] == 0.3
+    assert link(root, record, "flow-1") == []
+    assert "sfumato.drift.retraining_run" not in client.get_run(run).data.tags
+    retraining = client.create_run(experiment, tags={KIND: "flow", "prefect.flow_run": "flow-1"}).info.run_id
+    assert link(root, record, "flow-1") == [retraining]
+    assert client.get_run(run).data.tags["sfumato.drift.retraining_run"] == retraining
+    assert client.get_run(retraining).data.tags["sfumato.drift.check_run"] == run
+
+
+# ---------------------------------------------------------------------------------------------------- the flow
+@pytest.mark.slow
+def test_an_alarm_is_raised_once_an_episode_and_waits_for_a_server_that_listens(
+    root: Path, server: str
+) -> None:
+    settings = {"epsilon_per_check": 0.25}
+    assert not drift(settings, str(root))["alarm"]
+    monitored.write_current(root, 0.8)
+    first = drift(settings, str(root))
+    assert (first["decision"], first["alarm"]) == ("drift", True)
+    record = Records(root, "students").read(first["check"])
+    assert not record["event"]["sent"]
+    assert "no automation" in record["event"]["reason"]
+    client, _ = open_store(root / ".runtime" / "mlflow")
+    assert client.get_run(record["mlflow_run"]).data.tags["sfumato.drift.decision"] == "drift"
+    second = drift(settings, str(root))
+    assert (second["decision"], second["alarm"]) == ("drift", False)
+    monitored.write_current(root, 0.0)
+    assert drift(settings, str(root))["decision"] == "no_drift"
+    monitored.write_current(root, 0.8)
+    assert drift(settings, str(root))["alarm"]
+    spent = [one["budget"]["epsilon_after"] for one in Records(root, "students").all()]
+    assert spent == sorted(spent)
+
+
+@pytest.mark.slow
+def test_a_check_that_the_budget_refuses_fails_the_flow_in_one_sentence_and_sends_nothing(
+    root: Path, server: str
+) -> None:
+    monitored.write_current(root, 0.8)
+    settings = {"epsilon_per_check": 1.5, "name": "greedy"}
+    assert drift(settings, str(root))["alarm"]
+    state = drift(settings, str(root), return_state=True)
+    assert state.is_failed()
+    assert "budget is 2" in (state.message or "")
+    last = Records(root, "greedy").all()[-1]
+    assert (last["state"], last.get("event"), last.get("mlflow_run")) == ("refused", None, None)
+    assert last["reason"].count(". ") == 0
+
+
+@pytest.mark.slow
+def test_a_check_that_is_killed_stays_charged_and_the_next_one_is_a_new_one(
+    root: Path, server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (root / "sitecustomize.py").write_text(
+        "import sys, os, signal\n"
+        "if 'tasks.check' in sys.argv:\n"
+        "    import sfumato.divergence.estimator as e\n"
+        "    e.release = lambda *a, **k: os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    with monkeypatch.context() as patched:
+        patched.setenv("PYTHONPATH", f"{root}{os.pathsep}{toy.PROJECT}")
+        state = drift(None, str(root), return_state=True)
+        assert state.is_failed()
+        assert "stays charged" in (state.message or "")
+    drift(None, str(root))
+    first, second = Records(root, "students").all()
+    assert first["state"] == "failed"
+    assert second["budget"]["checks_before"] == 1
+    book = (root / "ledger/monitoring/charges.jsonl").read_text().splitlines()
+    assert [
+        json.loads(line)["run_key"][-len(one["check"]) :]
+        for line, one in zip(book, (first, second), strict=True)
+    ] == [
+        first["check"],
+        second["check"],
+    ]
+
+
+@pytest.mark.slow
+def test_nobody_retrains_for_a_check_that_raised_no_alarm_or_twice(root: Path, server: str) -> None:
+    records = Records(root, "students")
+    records.folder.mkdir(parents=True)
+    for record in (released(1, "no_drift"), released(2, "drift", mlflow_run="abc")):
+        records.save(record)
+    first, second = (record["check"] for record in records.all())
+    for wrong in (
+        {"check": first},
+        {"check": "0009-00000009"},
+        {"check": second, "system": "modulated"},
+        {"check": second, "check_run": "other"},
+    ):
+        state = retrain(monitor="students", root=str(root), return_state=True, **wrong)
+        assert state.is_failed()
+        assert "allowed" in (state.message or "")
+    runs = retrain("students", second, system="topk", check_run="abc", root=str(root))
+    assert len(runs) == 1
+    assert records.read(second)["retraining"]["state"] == "finished"
+    assert (root / "dvc.lock").exists()
+    assert retrain("students", second, root=str(root)) == runs
+
+
+def test_the_figures_of_the_how_to_are_those_that_its_commands_print() -> None:
+    import doctest
+
+    assert doctest.testfile(str(toy.PROJECT / "docs/drift.md"), module_relative=False).failed == 0
