@@ -14,7 +14,11 @@ from sfumato.report.claims import Claim, Finding, Judgement, evaluate
 from sfumato.report.divergence_claims import DIVERGENCE_CLAIMS
 from sfumato.report.divergence_tables import estimate_rows
 from sfumato.report.divergence_text import MARKERS as DIVERGENCE_MARKERS
-from sfumato.report.divergence_text import divergence_readme_table, divergence_summary
+from sfumato.report.divergence_text import (
+    divergence_readme_table,
+    divergence_released_summary,
+    divergence_summary,
+)
 from sfumato.report.modulated_claims import MODULATED_CLAIMS
 from sfumato.report.modulated_tables import error_rows
 from sfumato.report.modulated_text import MARKERS as MODULATED_MARKERS
@@ -83,5 +87,6 @@ def build(study: Study) -> Outputs:
     if modulated:
         further = modulated_summary(modulated.profile, error_rows(modulated)) or released_summary(modulated)
     if divergence:
-        further += divergence_summary(divergence.profile, estimate_rows(divergence))
+        made = divergence_summary(divergence.profile, estimate_rows(divergence))
+        further += made or divergence_released_summary(study.settings.get("divergence_released", ()))
     return Outputs(render(study, findings), summary(study.current.profile, rows, findings, further), findings)

@@ -92,8 +92,8 @@ DIVERGENCE_CLAIMS: tuple[Claim, ...] = (
     ),
     _claim(
         "message_below_1kb",
-        "What a client sends is below 1 KB: its masked counts, 1,000 bytes at most. Rule of identity; keys and shares of the secure "
-        "aggregation are named beside it.",
+        "A client’s masked counts are below 1 KB (1,000 bytes). Rule of identity; what the keys and shares of the secure aggregation "
+        "add is named beside it.",
         "4.1",
         message_below_1kb,
         "paper",

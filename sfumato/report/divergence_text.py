@@ -21,6 +21,7 @@ from sfumato.report.vocabulary import comparison_label, dataset_label
 BEGIN, END = "<!-- divergence:begin -->", "<!-- divergence:end -->"
 MARKERS = (BEGIN, END)
 SHOWN = ("non_private", "trusted_aggregator", "all_cells", "distributed", "local_mix")
+RELEASED_HEADINGS = ["data", "comparison", "pair", "method", "ε", "estimate", "interval"]
 HEADINGS = [
     "data",
     "comparison",
@@ -67,6 +68,17 @@ def divergence_summary(profile: str, rows: Sequence[EstimateRow]) -> str:
         f"Errors are against the true divergence{_truth(rows)}.\n\n"
         f"{table(HEADINGS, lines)}\n"
     )
+
+
+def divergence_released_summary(lines: Sequence[Sequence[str]]) -> str:
+    """The summary of a release; empty where nothing was released.
+
+    Args:
+        lines: cells of the released estimates, in the order of ``RELEASED_HEADINGS``.
+    """
+    if not lines:
+        return ""
+    return f"Divergence from a public reference, released estimates in nats.\n\n{table(RELEASED_HEADINGS, lines)}\n"
 
 
 def divergence_readme_table(profile: str, rows: Sequence[EstimateRow]) -> str:

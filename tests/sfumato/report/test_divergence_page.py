@@ -116,6 +116,7 @@ def test_the_records_stay_out_of_the_other_systems_parts(page: str) -> None:
     assert 'href="#divergence"' in before
 
 
+@pytest.mark.slow
 def test_equal_inputs_give_equal_bytes_and_records_outside_of_the_grid_change_none(
     tree: Path, page: str
 ) -> None:
@@ -155,6 +156,7 @@ def test_a_system_without_records_says_so() -> None:
     assert "No estimate of the divergence system is finished yet" in section(html)
 
 
+@pytest.mark.slow
 def test_parts_that_are_missing_are_said_and_do_not_stop_the_page() -> None:
     train = generated_divergence.train_document
     timeline, monitor = generated_divergence.timeline_documents()
@@ -236,6 +238,36 @@ def test_a_release_shows_its_numbers_and_nothing_that_read_the_data() -> None:
     assert "Released estimates" in text
     assert "0.02 to 0.04" in text
     assert "Error against ε" not in text
+
+
+def test_the_summary_of_a_release_lists_its_numbers() -> None:
+    released = [("MNIST digits", "image codes, drifting", "0.5", "All cells", "1", "0.031", "0.02 to 0.04")]
+    run = generated_divergence.run_with()
+    study = Study(EMPTY, further=(run,), settings={"divergence_released": released})
+    lines = build(study).summary.splitlines()
+    head = next(line for line in lines if line.startswith("data "))
+    row = next(line for line in lines if line.startswith("MNIST digits"))
+    assert row[head.index("estimate") :].startswith("0.031")
+    assert "Divergence" not in build(Study(EMPTY, further=(run,))).summary
+
+
+def test_released_estimates_are_read_with_and_without_an_interval(tmp_path: Path) -> None:
+    from sfumato.params import load
+    from tasks import report_divergence
+    from tasks.command import Call
+
+    columns = ["comparison", "pair", "method", "epsilon", "seed", "raw", "low", "high"]
+    rows = [
+        ["codes", "0.5", "all_cells", "1", "release", 0.03125, 0.0, 0.0625],
+        ["codes", "0.5", "distributed", "1", "release", -0.5, "", ""],
+    ]
+    artifacts.write_csv(tmp_path / "data/plots/divergence/train/mnist_population.csv", columns, rows)
+    call = Call(load(ROOT / "params.yaml"), tmp_path, "", {})
+    found = report_divergence.settings(call)["divergence_released"]
+    assert [row[3:] for row in found] == [
+        ("All cells", "1", "0.0312", "0 to 0.0625"),
+        ("Distributed noise", "1", "−0.5", "–"),
+    ]
 
 
 # ----------------------------------------------------------------------------------------------------- docs
