@@ -39,6 +39,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         name = Path(str(error.filename)).name if error.filename else "a file"
         print(f"check: {name} cannot be read or written ({error.strerror or error}).", file=sys.stderr)
         return 1
+    except Exception as error:
+        # The text of a foreign error can hold a private number, and a flow would log it.
+        kind = type(error).__name__
+        print(
+            f"check: an unexpected {kind}; its text is withheld, since it could hold private numbers.",
+            file=sys.stderr,
+        )
+        return 1
     return 0
 
 

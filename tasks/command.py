@@ -99,9 +99,10 @@ def main(
     given = vars(parser.parse_args(arguments))
     system = given.pop("system", "")
     options = {name: value for name, value in given.items() if value is not None}
-    root = Path.cwd()
+    root, private = Path.cwd(), False
     try:
         params = load(root / "params.yaml")
+        private = params.privacy.mode == "release"
         _check_options(options)
         handlers[system](Call(params, root, system, options))
     except SfumatoError as error:
@@ -111,6 +112,16 @@ def main(
         name = Path(str(error.filename)).name if error.filename else "a file"
         print(
             f"{step}: {name} cannot be read or written ({error.strerror or error}); nothing was kept.",
+            file=sys.stderr,
+        )
+        return 1
+    except Exception as error:
+        if not private:
+            raise
+        # The text of a foreign error can hold a private number, and DVC, Prefect and a terminal would keep it.
+        kind = type(error).__name__
+        print(
+            f"{step}: an unexpected {kind}; its text is withheld in release mode, since it could hold private numbers.",
             file=sys.stderr,
         )
         return 1

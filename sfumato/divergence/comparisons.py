@@ -3,9 +3,9 @@
 >>> from sfumato.datasets.generated_population import generate_population, zipf_law
 >>> from sfumato.rng import Streams
 >>> data = generate_population(zipf_law(8), 40, 50, Streams(0).stream("data"), series=0)
->>> pairs = compare(data, "labels", CompareSetting(0.05, (0.0, 0.5), "labels", 400), Streams(0))
+>>> pairs = compare(data, "labels", CompareSetting(0.05, (0.0, 0.5), "labels", 200), Streams(0))
 >>> [pair.name for pair in pairs], pairs[0].examples
-(['0', '0.5'], 400)
+(['0', '0.5'], 200)
 
 References are public by decree: half of the clients, or all images of one digit, play the public data of a deployment.
 """
@@ -152,32 +152,59 @@ def digit_pairs(population: Population, minimum_probability: float) -> list[Pair
 
 def drift_pairs(population: Population, view: View, setting: CompareSetting, streams: Streams) -> list[Pair]:
     """A reference of half of the clients, and the others' population at each share of drift."""
-    base, drifted = drift_groups(population, view, setting.drift)
-    kept, current = split_clients(base, 0.5)
-    if setting.drift == "labels":
-        drifted = current.select(current.labels >= DRIFTED_LABEL)
+    kept, populations = drift_populations(population, view, setting, streams)
     values, domain = values_of(kept, view)
     reference = Reference.from_counts(code_counts(values, domain), setting.minimum_probability)
-    pairs: list[Pair] = []
-    for number, share in enumerate(setting.shares):
-        stream = streams.stream("mixture", number)
-        mixed = mixture(current, drifted, share, setting.examples, stream)
-        pairs.append(Pair.of(f"{share:g}", reference, values_of(mixed, view)[0], mixed.clients))
-    return pairs
+    return [
+        Pair.of(f"{share:g}", reference, values_of(mixed, view)[0], mixed.clients)
+        for share, mixed in zip(setting.shares, populations, strict=True)
+    ]
 
 
-def drift_groups(population: Population, view: View, drift: Drift) -> tuple[Population, Population]:
-    """(those whom the reference describes, those whom the population drifts towards).
+def drift_populations(
+    population: Population, view: View, setting: CompareSetting, streams: Streams
+) -> tuple[Population, list[Population]]:
+    """(the public half, the private populations at each share); no example is in one of them twice.
+
+    Args:
+        population: the whole data set.
+        view: of the comparison.
+        setting: public numbers.
+        streams: which examples a mixture takes.
+
+    Raises:
+        SfumatoError: if the series are needed and not known, or there are too few examples.
+    """
+    base, drifted = drift_groups(population, view, setting.drift)
+    kept, current = split_clients(base, 0.5)
+    if drifted is None:  # those towards whom it drifts are among the others, so the two parts share no client
+        current, others = split_clients(current, 0.5)
+        drifted = others.select(_drifting(others, setting.drift))
+    mixed = [
+        mixture(current, drifted, share, setting.examples, streams.stream("mixture", number))
+        for number, share in enumerate(setting.shares)
+    ]
+    return kept, mixed
+
+
+def _drifting(population: Population, drift: Drift) -> NDArray[np.bool_]:
+    """Which examples the population drifts towards."""
+    return population.labels >= DRIFTED_LABEL if drift == "labels" else population.series == STUDENTS
+
+
+def drift_groups(population: Population, view: View, drift: Drift) -> tuple[Population, Population | None]:
+    """(those whom the reference describes, those whom the population drifts towards; None if they are among the first).
 
     Raises:
         SfumatoError: if the drift is one of series and the series are not known.
     """
     if drift == "labels":
-        return population, population
+        return population, None
     if bool((population.series == UNKNOWN).any()):
         raise SfumatoError(
             "drift is 'series' and the series of some examples are unknown; allowed is 'labels', or data whose series "
             "are known, such as those of data.population_partition writer."
         )
-    base = population if view == "labels_series" else population.of_series(STAFF)
-    return base, population.of_series(STUDENTS)
+    if view == "labels_series":
+        return population, None
+    return population.of_series(STAFF), population.of_series(STUDENTS)

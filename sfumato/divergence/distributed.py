@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, cast
 
 import numpy as np
 from dp_accounting import dp_event
@@ -37,6 +36,7 @@ from sfumato.divergence.plan import (
 )
 from sfumato.divergence.reference import PublicPoints, Reference
 from sfumato.errors import SfumatoError
+from sfumato.mechanisms import discrete_gaussian_noise
 from sfumato.rng import RandomStream, SystemStream
 
 MOVED_COUNTS = 2
@@ -74,12 +74,13 @@ def counted_shares(clients: int, survivors: int, corrupted_share: float) -> int:
     Args:
         clients: how many take part.
         survivors: with fewer of them at the end there is no release.
-        corrupted_share: of the clients, rounded down, may tell their noise to whoever sees the sum.
+        corrupted_share: of the clients, rounded up, may tell their noise to whoever sees the sum.
 
     Raises:
         SfumatoError: if none is left.
     """
-    corrupted = math.floor(corrupted_share * clients)
+    # Rounded up as the aggregation's graph rounds it; what lies this little above an integer got there by rounding.
+    corrupted = math.ceil(corrupted_share * clients - 1e-9)
     if survivors - corrupted < 1:
         raise SfumatoError(
             f"survivors are {survivors} with {corrupted} corrupted clients; allowed are more survivors than corrupted "
@@ -109,20 +110,10 @@ def draw_noise(sigma: float, size: int, stream: RandomStream) -> NDArray[np.int6
     require_number("sigma", sigma, 0.01, MAX_DRAWN_SIGMA)
     require_count("number of counts", size, 1, 2**24)
     if isinstance(stream, SystemStream):
-        return _exact_noise(sigma, size)
+        return discrete_gaussian_noise(sigma, size)
     law = discrete_gaussian_law(sigma)
     steps = np.cumsum(law.probabilities)
     return np.searchsorted(steps[:-1], stream.random(size), side="right").astype(np.int64) + law.first
-
-
-def _exact_noise(sigma: float, size: int) -> NDArray[np.int64]:
-    import opendp.prelude as untyped_opendp
-
-    opendp = cast(Any, untyped_opendp)
-    opendp.enable_features("contrib")
-    space = opendp.vector_domain(opendp.atom_domain(T=int)), opendp.l2_distance(T=float)
-    measurement = opendp.m.make_gaussian(*space, scale=float(sigma))
-    return np.asarray(cast("list[int]", measurement([0] * size)), np.int64)
 
 
 @dataclass(frozen=True)

@@ -60,6 +60,7 @@ from sfumato.secure_aggregation import Client, Traffic
 
 __all__ = [
     "CountsAggregator",
+    "Limits",
     "PopulationClient",
     "PopulationServer",
     "ProtocolRun",
@@ -176,6 +177,41 @@ class PopulationServer:
         )
 
 
+@dataclass(frozen=True)
+class Limits:
+    """What a client answers to, whatever a server announces; it is the client that has something to lose.
+
+    Attributes:
+        epsilon: the largest of one estimate.
+        delta: the largest of one estimate.
+        corrupted_share: the least share of the clients whose noise must not be counted on, where clients share it.
+    """
+
+    epsilon: float = 10.0
+    delta: float = 1e-3
+    corrupted_share: float = 0.0
+
+    def check(self, announced: Announcement) -> None:
+        """Refuse an announcement that promises less.
+
+        Raises:
+            SfumatoError: if a number is beyond its limit; the sentence names both.
+        """
+        for name, value, limit in (
+            ("epsilon", announced.epsilon, self.epsilon),
+            ("delta", announced.delta, self.delta),
+        ):
+            if value > limit:
+                raise SfumatoError(
+                    f"the announced {name} is {value:g}; allowed for this client is at most {limit:g}."
+                )
+        if announced.trust == "distributed" and announced.corrupted_share < self.corrupted_share:
+            raise SfumatoError(
+                f"the announced corrupted_share is {announced.corrupted_share:g}; allowed for this client is at least "
+                f"{self.corrupted_share:g}."
+            )
+
+
 class PopulationClient:
     """One client: it counts its own samples at the announced points, and hides the counts in a secure aggregation.
 
@@ -195,6 +231,7 @@ class PopulationClient:
         entropy: a source of fresh bytes for keys, such as ``os.urandom``.
         stream: of the client's share of noise; the operating system's in release mode.
         trusts_aggregator: whether it answers where an aggregator is to be trusted.
+        limits: the weakest guarantee that it answers to.
 
     Raises:
         SfumatoError: if it has no samples, one is outside of the domain, or the identity is none; no sample is named.
@@ -209,12 +246,14 @@ class PopulationClient:
         stream: RandomStream,
         *,
         trusts_aggregator: bool = True,
+        limits: Limits | None = None,
     ) -> None:
         """A client before any announcement."""
         require_count("identity", identity, 0, MAX_CLIENTS)
         self._identity, self._reference = int(identity), reference
         self._cell_counts = cell_counts(codes, reference)
         self._entropy, self._stream, self._trusts_aggregator = entropy, stream, trusts_aggregator
+        self._limits = limits or Limits()
         self._announced: Announcement | None = None
         self._admitted: Admission | None = None
         self._secure: Client | None = None
@@ -240,6 +279,7 @@ class PopulationClient:
             raise SfumatoError(
                 f"client {self._identity} trusts no aggregator; allowed is the trust model 'distributed'."
             )
+        self._limits.check(read)
         _ = points_of(read, self._reference)
         self._announced = read
         return Enrolment(read.session, self._identity, int(self._cell_counts.sum())).encode()

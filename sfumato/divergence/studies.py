@@ -98,7 +98,10 @@ def measure(cell: Cell, pairs: Sequence[Pair], seeds: Mapping[str, Streams], smo
         "seeds": len(rows),
         "smoothing": smoothing,
     }
-    values |= _spread("absolute_error", [_mean([abs(o.raw - t) for o, t in own]) for own in rows.values()])
+    errors = {seed: _mean([abs(o.raw - t) for o, t in own]) for seed, own in rows.items()}
+    values |= _spread("absolute_error", list(errors.values()))
+    if cell.study != "pair":  # methods share points and noise of a seed, so differences are paired by seed
+        values |= {f"absolute_error_seed_{seed}": error for seed, error in errors.items()}
     values |= _spread(
         "target_error", [_mean([abs(o.raw - o.target) for o, _t in own]) for own in rows.values()]
     )

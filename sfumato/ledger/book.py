@@ -23,10 +23,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
+from dp_accounting import DpEvent
 from filelock import FileLock, Timeout
 
 from sfumato.accounting import epsilon as price_epsilon
-from sfumato.accounting.gaussian import check_delta, check_epsilon
+from sfumato.accounting import spent
+from sfumato.accounting.gaussian import check_delta, check_epsilon, zcdp_epsilon
 from sfumato.errors import AccountingError, BudgetExceededError, SfumatoError
 from sfumato.ledger.recorder import EventJson, EventLedger
 from sfumato.mechanisms import NeighboringRelation, require_relation
@@ -182,6 +184,9 @@ class ReleaseBook:
     @staticmethod
     def _price(lines: Sequence[_Line], delta: float, relation: NeighboringRelation) -> float:
         events = [event for line in lines for event in EventLedger.from_json(line.events).events]
+        kinds = {event["kind"] for line in lines for event in line.events}
+        if "zcdp" in kinds and kinds <= {"zcdp", "gaussian", "no_op"} and relation == "replace_one":
+            return _zcdp_price(events, delta)
         try:
             return price_epsilon(events, delta, "pld", relation)
         except AccountingError:
@@ -290,3 +295,9 @@ class ReleaseBook:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+def _zcdp_price(events: Sequence[DpEvent], delta: float) -> float:
+    """Epsilon of Gaussian and zCDP releases under replace-one, as the mechanisms that charge them are calibrated."""
+    everything = spent(events)
+    return zcdp_epsilon(everything.mu(2.0) ** 2 / 2.0 + everything.zcdp_rho, delta)

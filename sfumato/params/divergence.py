@@ -144,6 +144,11 @@ class Divergence(Section):
                 f"divergence.timeline.drift_at is {self.timeline.drift_at}; allowed is less than the "
                 f"{self.timeline.checks} checks"
             )
+        if self.attack.datasets and self.train.sampling_variance == "budget_share":
+            raise ValueError(
+                f"divergence.attack.datasets is {list(self.attack.datasets)} with sampling_variance 'budget_share'; allowed is [], "
+                "since the audit knows releases of one number only"
+            )
         if self.attack.datasets and not (self.attack.epsilons and self.attack.methods):
             raise ValueError(
                 "divergence.attack has datasets without epsilons or methods; allowed is at least one of each"

@@ -193,6 +193,12 @@ class Params(Section):
                 f"divergence.grid.methods holds {bare[0]!r} in release mode; allowed are {', '.join(RELEASED_METHODS)}, since "
                 "the others are baselines"
             )
+        looking = "digits" in divergence.grid.comparisons or divergence.train.drift == "labels"
+        if release and looking:
+            raise ValueError(
+                "divergence.grid.comparisons or divergence.train.drift sorts examples by private labels in release mode; "
+                "allowed are comparisons other than digits, with the drift of series"
+            )
         for key, names in (
             ("timeline", divergence.timeline.datasets),
             ("attack", divergence.attack.datasets),

@@ -128,8 +128,9 @@ class Setting:
         for degree in range(2, min(clients - 1, MAX_DEGREE + 1), 2):
             if _log2_disconnected(clients, corrupted + dropped, degree) > -security_bits - 1:
                 continue
-            low = _least_threshold(clients, corrupted, degree, security_bits + 1)
-            if _log2_too_few_left(clients, dropped, degree, low) <= -correctness_bits:
+            # The graph is drawn among those who sent keys. Corrupted ones do, so the fewer others, the more they are.
+            low = _least_threshold(clients - dropped, corrupted, degree, security_bits + 1)
+            if low <= degree and _log2_too_few_left(clients, dropped, degree, low) <= -correctness_bits:
                 return cls(clients, length, degree, low, modulus_bits, max(2, clients - dropped))
         return cls._complete(clients, length, modulus_bits, corrupted, dropped)
 
@@ -191,11 +192,15 @@ def _log2_disconnected(clients: int, empty: int, degree: int) -> float:
 
 
 def _least_threshold(clients: int, corrupted: int, degree: int, bits: int) -> int:
-    """The least t above half of the degree that, for all clients at once, corrupted neighbours stay below."""
-    low, high = degree // 2 + 1, degree
+    """The least t above half of the degree that, for all clients at once, corrupted neighbours stay below.
+
+    Among so few clients that all are neighbours, that is every corrupted one; above ``degree`` if none will do.
+    """
+    low, high = degree // 2 + 1, degree + 1
+    neighbours = min(degree, clients - 1)
     while low < high:
         middle = (low + high) // 2
-        if math.log2(clients) + _log2_at_least(corrupted, clients - 1, degree, middle) <= -bits:
+        if math.log2(clients) + _log2_at_least(corrupted, clients - 1, neighbours, middle) <= -bits:
             high = middle
         else:
             low = middle + 1

@@ -24,6 +24,7 @@ def _audits(call: command.Call) -> Any:
     """On the first pair of the first comparison, whose population plays no part: neighbours attain the sensitivity."""
     from sfumato import records
     from sfumato.divergence.audited import audit_release
+    from sfumato.divergence.experiment import coefficient_of
     from sfumato.divergence.plan import EstimatorPlan
     from sfumato.divergence.reference import all_points, draw_points
     from sfumato.rng import Streams
@@ -33,14 +34,15 @@ def _audits(call: command.Call) -> Any:
     streams = Streams(SEED)
     pair = cells.pairs_of(call, cells.population_of(call), cells.comparisons_of(call)[0])[0]
     drawn = draw_points(pair.reference, setting.points, streams.stream("points"))
-    plan = EstimatorPlan(setting.floor, setting.coefficient or 0.0)
     work = [(method, epsilon) for method in attack.methods for epsilon in attack.epsilons]
     for done, (method, epsilon) in enumerate(work, 1):
+        points = drawn if method == "trusted_aggregator" else all_points(pair.reference)
+        coefficient = coefficient_of(pair, setting, points, setting.floor, epsilon)
         audit = audit_release(
-            drawn if method == "trusted_aggregator" else all_points(pair.reference),
+            points,
             pair.reference,
             pair.examples,
-            plan,
+            EstimatorPlan(setting.floor, coefficient),
             epsilon,
             setting.delta,
             runs=attack.runs,

@@ -37,7 +37,12 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
 @pytest.mark.skipif(not _can_mount(), reason="this user may not mount a file system")
 @pytest.mark.parametrize(
     "free_kilobytes",
-    [0, 40, pytest.param(8, marks=pytest.mark.slow), pytest.param(80, marks=pytest.mark.slow)],
+    [
+        0,
+        pytest.param(40, marks=pytest.mark.slow),
+        pytest.param(8, marks=pytest.mark.slow),
+        pytest.param(80, marks=pytest.mark.slow),
+    ],
 )
 def test_full_disk_fails_the_flow_and_a_rerun_completes(
     tmp_path: Path, reference: dict[str, bytes], server: str, free_kilobytes: int

@@ -88,7 +88,9 @@ def running_notes() -> list[Path]:
     return list((Path(os.environ["PREFECT_HOME"]) / "running").glob("*.json"))
 
 
-@pytest.mark.parametrize("victim", ["repro --single-item topk-train", "step.py train"])
+@pytest.mark.parametrize(
+    "victim", [pytest.param("repro --single-item topk-train", marks=pytest.mark.slow), "step.py train"]
+)
 def test_killed_dvc_or_stage_is_tried_again_in_the_same_flow(
     root: Path, reference: dict[str, bytes], server: str, victim: str
 ) -> None:

@@ -47,7 +47,7 @@ def test_second_run_is_cached_and_keeps_the_time_of_the_real_one(repository: Pat
 @pytest.mark.parametrize(
     ("fail", "status", "sentence"),
     [
-        ("a-1", 1, "RuntimeError: the fit went astray"),
+        pytest.param("a-1", 1, "RuntimeError: the fit went astray", marks=pytest.mark.slow),
         ("refuse:a-1", 2, "toy.scale is wrong; allowed are numbers above 0."),
     ],
 )

@@ -84,6 +84,7 @@ def test_a_wrong_target_or_number_of_workers_makes_no_workspace(
     assert sorted(path for path in repository.rglob("*") if ".dvc/tmp" not in str(path)) == before
 
 
+@pytest.mark.slow
 def test_overrides_alone_are_not_published(
     repository: Path, server: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

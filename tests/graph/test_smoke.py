@@ -80,7 +80,7 @@ def test_the_flow_makes_page_statements_claims_and_runs(repository: Path) -> Non
 
 def test_recorded_events_price_to_the_target(repository: Path) -> None:
     priced = read_json(repository / "data/metrics/topk/account/digits-3.json")["values"]["digits"]
-    for method in ("tp_topk", "on_topk", "dense"):
+    for method in ("tp_topk", "dense"):
         for seed in ("0", "1"):
             values = priced[method]["3"][seed]
             assert values["steps"] == 18
@@ -169,11 +169,11 @@ def test_a_release_ends_with_its_statements_and_its_charges(tmp_path: Path) -> N
     done = _run(folder, sys.executable, "-m", "flows.workspace", "--profile", "smoke", "--keep", *settings)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     (place,) = (folder / ".runtime/workspaces").glob("smoke-*/base")
-    for method in ("tp_topk", "on_topk", "dense"):
+    for method in ("tp_topk", "dense"):
         text = (place / f"data/statements/topk/digits-3/{method}-release.txt").read_text()
         assert "release. The noise is drawn from the operating system's entropy" in " ".join(text.split())
     assert (place / "report/index.html").is_file()
-    assert len((folder / "ledger/releases.jsonl").read_text().splitlines()) == 4
+    assert len((folder / "ledger/releases.jsonl").read_text().splitlines()) == 3
 
 
 MODULATED_RELEASE = (
@@ -218,6 +218,7 @@ DIVERGENCE_RELEASE = (
     "modulated.grid.datasets=[]",
     "modulated.attack.datasets=[]",
     "divergence.grid={datasets: [generated_population], comparisons: [codes], methods: [all_cells], epsilons: [1], seeds: null}",
+    "divergence.train.drift=series",
     "divergence.train.drift_shares=[0.5]",
     "divergence.timeline.datasets=[]",
     "divergence.attack.datasets=[]",

@@ -89,3 +89,11 @@ def test_discrete_gaussian_refuses_wrong_shapes_values_and_grids() -> None:
         mechanism.sample(np.array([0.0, np.nan]))
     with pytest.raises(SfumatoError, match="granularity"):
         DiscreteGaussian(1.0, 2.0, 1.5, 2)
+
+
+def test_a_discrete_release_is_finite_wherever_its_value_lies_on_the_grid() -> None:
+    """Beyond 32 bits of grid steps the sampler's own type used to end, with the exact value in the error's text."""
+    mechanism = DiscreteGaussian(1e-7, 4.0, 1e-10, 1)
+    for value in (0.91, 3.0, 1e3):
+        found = mechanism.sample(np.array([value]))
+        assert abs(found[0] - value) < 12 * mechanism.sigma

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sfumato.divergence.comparisons import CompareSetting, compare
+from sfumato.datasets.population import Population, View
+from sfumato.divergence.comparisons import CompareSetting, Drift, compare, drift_populations
 from sfumato.errors import SfumatoError
 from sfumato.rng import Streams
 from tests.sfumato.divergence.examples import REFERENCE, pair, population
@@ -30,7 +31,7 @@ def test_the_reference_and_the_population_share_no_client() -> None:
 
 
 def test_a_drift_of_labels_leaves_only_large_labels_at_the_end() -> None:
-    setting = CompareSetting(0.02, (0.0, 1.0), "labels", 400)
+    setting = CompareSetting(0.02, (0.0, 1.0), "labels", 200)
     none, full = compare(population(), "labels", setting, Streams(0))
     assert none.values.min() < 5
     assert full.values.min() >= 5
@@ -64,3 +65,16 @@ def test_smoothing_makes_a_divergence_finite() -> None:
     own = pair((500, 500, 0, 0))
     assert own.divergence() == np.inf
     assert 0.5 < own.divergence(0.01) < 2.0
+
+
+@pytest.mark.parametrize("drift", ["labels", "series"])
+@pytest.mark.parametrize("view", ["codes", "labels_series"])
+def test_no_example_is_in_a_population_twice(drift: Drift, view: View) -> None:
+    data = population()
+    marked = Population(
+        np.arange(len(data), dtype=np.int32), data.labels, data.clients, data.series, len(data)
+    )
+    setting = CompareSetting(0.0, (0.5,), drift, 300)
+    parts = drift_populations(marked, view, setting, Streams(0))
+    for each in parts[1]:
+        assert len(np.unique(each.codes)) == len(each) == 300

@@ -6,6 +6,8 @@ import math
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy import stats
 
 from sfumato.accounting import epsilon as price
@@ -102,7 +104,7 @@ def test_fewer_survivors_than_the_guarantee_needs_are_refused() -> None:
 
 def test_corrupted_clients_do_not_count_as_noise() -> None:
     assert counted_shares(100, 80, 0.1) == 70
-    assert counted_shares(9, 7, 0.1) == 7
+    assert counted_shares(9, 7, 0.1) == 6
     with pytest.raises(SfumatoError, match="more survivors than corrupted"):
         counted_shares(10, 5, 0.5)
 
@@ -111,3 +113,11 @@ def test_corrupted_clients_do_not_count_as_noise() -> None:
 def test_noise_of_no_scale_or_size_is_refused(sigma: float, size: int) -> None:
     with pytest.raises(SfumatoError, match="allowed is"):
         draw_noise(sigma, size, Streams(0).stream("noise"))
+
+
+@given(percent=st.integers(0, 90), clients=st.integers(2, 2000))
+@settings(deadline=None)
+def test_no_corrupted_client_is_left_out_by_rounding(percent: int, clients: int) -> None:
+    corrupted = -(-percent * clients // 100)
+    if clients > corrupted:
+        assert counted_shares(clients, clients, percent / 100) == clients - corrupted

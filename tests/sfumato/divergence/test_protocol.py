@@ -14,6 +14,7 @@ from sfumato.divergence.messages import Admission, Enrolment, Result, Trust
 from sfumato.divergence.plan import EstimatorPlan, Floor
 from sfumato.divergence.protocol import (
     CountsAggregator,
+    Limits,
     PopulationClient,
     PopulationServer,
     TrustedAggregator,
@@ -97,7 +98,10 @@ def test_too_many_silent_clients_end_it_without_a_release(trust: Trust, stage: i
 def test_all_cells_can_be_points_and_the_systems_entropy_the_source(trust: Trust) -> None:
     every, codes, stream = all_points(REFERENCE), population((200,) * 6), SystemStream()
     server = PopulationServer(REFERENCE, every, PLAN, 50.0, 1e-5, ENTROPY, trust)
-    clients = [PopulationClient(one, own, REFERENCE, ENTROPY, stream) for one, own in enumerate(codes)]
+    clients = [
+        PopulationClient(one, own, REFERENCE, ENTROPY, stream, limits=Limits(epsilon=50.0))
+        for one, own in enumerate(codes)
+    ]
     announcement = server.announcement()
     middle = (
         TrustedAggregator(announcement, REFERENCE, ENTROPY, stream)
@@ -217,3 +221,29 @@ def test_a_server_needs_a_floor_and_points_that_can_be_announced() -> None:
     odd = PublicPoints(np.array([0, 1], np.int32), np.array([0.35, 0.65]), 10)
     with pytest.raises(SfumatoError, match="no shares of draws"):
         PopulationServer(REFERENCE, odd, EstimatorPlan(Floor("mix", 0.1)), 1.0, 1e-5, ENTROPY)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "share", "sentence"),
+    [
+        (1e4, 1e-5, 0.1, "the announced epsilon is 10000; allowed for this client is at most 10"),
+        (1.0, 0.5, 0.1, "the announced delta is 0.5; allowed for this client is at most 0.001"),
+        (1.0, 1e-5, 0.05, "the announced corrupted_share is 0.05; allowed for this client is at least 0.1"),
+    ],
+)
+def test_a_client_answers_to_no_weaker_guarantee_than_its_own_limits(
+    epsilon: float, delta: float, share: float, sentence: str
+) -> None:
+    server = PopulationServer(
+        REFERENCE, POINTS, PLAN, epsilon, delta, ENTROPY, "distributed", corrupted_share=share
+    )
+    client = PopulationClient(
+        0,
+        np.array([0, 1]),
+        REFERENCE,
+        ENTROPY,
+        STREAMS.stream("noise", 0),
+        limits=Limits(corrupted_share=0.1),
+    )
+    with pytest.raises(SfumatoError, match=sentence):
+        client.enrol(server.announcement())

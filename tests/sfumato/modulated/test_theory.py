@@ -120,7 +120,9 @@ def test_the_one_shot_solutions_covariance_is_the_delta_methods() -> None:
     assert np.abs(solutions.mean(axis=0) - best).max() < 0.1 * np.sqrt(np.diag(expected)).max() + 1e-2
 
 
-@pytest.mark.parametrize(("labels", "epsilon"), [("public", 10.0), ("private", 20.0)])
+@pytest.mark.parametrize(
+    ("labels", "epsilon"), [pytest.param("public", 10.0, marks=pytest.mark.slow), ("private", 20.0)]
+)
 def test_intervals_for_these_clients_solution_cover_it_as_often_as_they_say(
     labels: str, epsilon: float
 ) -> None:

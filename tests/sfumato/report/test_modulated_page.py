@@ -98,6 +98,7 @@ def test_the_other_systems_runs_do_not_enter_the_first_ones_tables(page: str) ->
     assert "CO₂" not in page[: page.index('<section id="modulated">')]
 
 
+@pytest.mark.slow
 def test_equal_inputs_give_equal_bytes_and_records_outside_of_the_grid_change_none(
     tree: Path, page: str
 ) -> None:
@@ -132,6 +133,7 @@ def test_page_renders_without_the_modulated_system() -> None:
         assert "Modulated" not in build(study).summary
 
 
+@pytest.mark.slow
 def test_parts_that_are_missing_are_said_and_do_not_stop_the_page() -> None:
     train = generated_modulated.train_document
     for documents in (
@@ -163,6 +165,7 @@ def test_section_says_how_labels_are_treated(labels: str) -> None:
 
 
 # ------------------------------------------------------------------------------------------------- warnings
+@pytest.mark.slow
 def test_a_crossed_audit_and_an_error_below_its_floor_are_shown_in_red() -> None:
     train = generated_modulated.train_document()
     calm = section(

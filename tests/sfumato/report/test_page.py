@@ -134,6 +134,7 @@ def test_texts_of_statements_are_escaped(page: str) -> None:
     assert "&lt;b&gt;one row&lt;/b&gt; &amp; δ" in page
 
 
+@pytest.mark.slow
 def test_equal_inputs_give_equal_bytes_in_another_process(tree: Path, page: str) -> None:
     names = ("index.html", "claims.json", "summary.txt")
     before = [(tree / "report" / name).read_bytes() for name in names]
@@ -189,6 +190,7 @@ def test_one_method_and_one_epsilon_are_enough() -> None:
         assert Page(build(Study(run_of("smoke", "topk", "base", [document]))).html).stack == []
 
 
+@pytest.mark.slow
 def test_records_of_another_grid_are_left_out(tree: Path, page: str) -> None:
     stray = generated.train_document("digits", ["dense"], ["7"])
     path = tree / "data/metrics/topk/train/digits-dense-7.json"

@@ -160,3 +160,18 @@ def test_the_modulus_holds_every_sum_and_no_smaller_one_does(clients: int, bound
 def test_a_bound_that_no_modulus_holds_is_refused(clients: Any, bound: Any) -> None:
     with pytest.raises(SfumatoError, match=r"allowed (is|are) .*\.$"):
         modulus_bits_for(clients, bound)
+
+
+@pytest.mark.parametrize(
+    ("clients", "corrupted_share", "drop_out_share"), [(200, 0.4, 0.3), (500, 0.33, 0.2), (3000, 0.3, 0.2)]
+)
+def test_corrupted_neighbours_stay_below_the_threshold_among_those_who_sent_keys(
+    clients: int, corrupted_share: float, drop_out_share: float
+) -> None:
+    """The graph is drawn among whoever is left then, so the bound has to hold for the smallest such group."""
+    from scipy.stats import hypergeom
+
+    setting = Setting.recommended(clients, 10, corrupted_share=corrupted_share, drop_out_share=drop_out_share)
+    corrupted, left = math.ceil(corrupted_share * clients - 1e-9), setting.survivors
+    tail = hypergeom.sf(setting.threshold - 1, left - 1, corrupted, min(setting.degree, left - 1))
+    assert clients * tail <= 2.0**-40
