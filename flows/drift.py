@@ -30,7 +30,7 @@ from flows.graph import exit_status
 from flows.mirror import current_flow_run
 from flows.orphans import noted
 from flows.processes import Children, tied_module
-from flows.profiles import assignment
+from flows.profiles import assignment, set_key
 from flows.server import local_api
 from sfumato.errors import SfumatoError
 from sfumato.params import merged, read_yaml
@@ -68,7 +68,8 @@ def read_watch(root: Path, settings: Mapping[str, Any] | None = None) -> Watch:
     monitor = section.get("drift") if isinstance(section, Mapping) else None
     if monitor is None and not settings:
         raise FlowError("params.yaml has no divergence.drift; allowed is one that describes a monitor.")
-    privacy = content.get("privacy") or {}
+    privacy = content.get("privacy")
+    privacy = privacy if isinstance(privacy, Mapping) else {}
     shared = {name: privacy[name] for name in Watch.model_fields if name in privacy}
     return parse_watch({**shared, "drift": merged(monitor or {}, dict(settings or {}))})
 
@@ -196,12 +197,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     def action() -> None:
         root = options.root.resolve()
         settings: dict[str, Any] = {}
-        for key, value in map(assignment, options.set):
-            *path, last = key.split(".")
-            node = settings
-            for part in path:
-                node = node.setdefault(part, {})
-            node[last] = value
+        for text in options.set:
+            set_key(settings, *assignment(text, "threshold=0.2"))
         watch = read_watch(root, settings)
         with local_api(root):
             done = drift(settings=settings or None, root=str(root))

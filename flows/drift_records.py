@@ -23,9 +23,9 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from flows.errors import FlowError
-from sfumato.artifacts import read_json, write_json
+from sfumato.artifacts import write_json
 from sfumato.divergence.monitoring import Episode, follow
-from sfumato.params.drift import Watch
+from sfumato.params.drift import Watch, read_record
 
 FOLDER = Path("ledger") / "monitoring"
 """Folder of all monitors, below the root."""
@@ -79,24 +79,25 @@ class Records:
         """Every record, in the order of the checks.
 
         Raises:
-            SfumatoError: if a file is damaged.
+            SfumatoError: if a file is damaged or is no record; without it neither the next number nor the state of
+                the alarm is known.
         """
         found = [path for path in self.folder.glob("*.json") if _CHECK.fullmatch(path.stem)]
-        return sorted((read_json(path) for path in found), key=lambda record: record["number"])
+        return sorted((read_record(path) for path in found), key=lambda record: record["number"])
 
     def read(self, check: str) -> Record:
         """One record.
 
         Raises:
             FlowError: if there is none of that name.
-            SfumatoError: if its file is damaged.
+            SfumatoError: if its file is damaged or is no record.
         """
         path = self.path(check)
         if not path.exists():
             raise FlowError(
                 f"monitor {self.monitor!r} has no check {check!r}; allowed are those it has made."
             )
-        return read_json(path)
+        return read_record(path)
 
     def begin(self, watch: Watch, flow_run: str | None) -> Record:
         """The record of a new check, on disk before anything is looked at."""

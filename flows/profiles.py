@@ -113,15 +113,19 @@ def _variant(row: Any, shared: Mapping[str, Any], source: str) -> Variant:
     return Variant(name, _laid_over(shared, own), tuple(targets))
 
 
-def assignment(text: str) -> tuple[str, Any]:
+def assignment(text: str, example: str = "topk.train.steps=20") -> tuple[str, Any]:
     """Read ``key=value``; the value is YAML 1.2.
+
+    Args:
+        text: the assignment.
+        example: one that a message may give.
 
     Raises:
         FlowError: if there is no key, or the value is not YAML.
     """
     key, sign, value = text.partition("=")
     if not sign or not all(key.split(".")):
-        raise FlowError(f"{text!r} is not an assignment; allowed is key=value, such as topk.train.steps=20.")
+        raise FlowError(f"{text!r} is not an assignment; allowed is key=value, such as {example}.")
     return key, _load(value, f"the value of {key}")
 
 
@@ -147,7 +151,7 @@ def merged_text(root: Path, overlay: Mapping[str, Any], overrides: Mapping[str, 
         raise FlowError("params.yaml holds no mapping; allowed are sections of parameters.")
     _lay(document, overlay)
     for key, value in overrides.items():
-        _set(document, key, value)
+        set_key(document, key, value)
     buffer = io.StringIO()
     yaml.dump(document, buffer)
     return buffer.getvalue()
@@ -174,8 +178,12 @@ def check_parameters(root: Path, text: str | None = None, source: str = "params.
         params.parse(_load(text, source), source)
 
 
-def _set(document: Any, key: str, value: Any) -> None:
-    """Set a dotted key."""
+def set_key(document: Any, key: str, value: Any) -> None:
+    """Set a dotted key in place.
+
+    Raises:
+        FlowError: if the key goes through a value.
+    """
     *path, last = key.split(".")
     node = document
     for part in path:

@@ -16,10 +16,20 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.checks import is_integer
 from sfumato.divergence.agreement import plan_of, points_of
 from sfumato.divergence.distributed import count_noise, counted_shares
 from sfumato.divergence.estimator import release
-from sfumato.divergence.messages import Admission, Announcement, Enrolment, NoisyCounts, Result, Trust
+from sfumato.divergence.messages import (
+    MAX_EXAMPLES,
+    Admission,
+    Announcement,
+    Enrolment,
+    NoisyCounts,
+    Result,
+    Trust,
+)
+from sfumato.divergence.plan import require_count, require_stream
 from sfumato.divergence.reference import Reference
 from sfumato.errors import SfumatoError
 from sfumato.rng import RandomStream, SystemStream
@@ -41,6 +51,9 @@ class Aggregation(ABC):
         reference: Pi.
         entropy: a source of fresh bytes for the session's name and the graph.
         drop_out_share: how large a share of the clients may fall silent; with more there is no release.
+        most_examples: how many examples a client can hold at most, by public knowledge. N is what the clients declare,
+            and at drawn points their counts need not sum to it: without a limit one false declaration could lower the
+            noise of all. Where every cell is a point the sum tells.
 
     Raises:
         SfumatoError: if it is no announcement on that reference, or of the other trust model.
@@ -49,9 +62,16 @@ class Aggregation(ABC):
     trust: ClassVar[Trust]
 
     def __init__(
-        self, announcement: bytes, reference: Reference, entropy: Entropy, drop_out_share: float = 0.2
+        self,
+        announcement: bytes,
+        reference: Reference,
+        entropy: Entropy,
+        drop_out_share: float = 0.2,
+        most_examples: int = MAX_EXAMPLES,
     ) -> None:
         """An aggregation that nobody has enrolled in."""
+        require_count("most_examples", most_examples, 1, MAX_EXAMPLES)
+        self._most_examples = most_examples
         self._announced, self._reference = Announcement.decode(announcement), reference
         if self._announced.trust != self.trust:
             raise SfumatoError(
@@ -78,19 +98,23 @@ class Aggregation(ABC):
                 their place, in the order of identities.
         """
         if self._secure is not None:
-            if sender not in self._places:
+            if not is_integer(sender) or sender not in self._places:
                 raise SfumatoError(f"client {sender!r} is not enrolled; allowed are those who were admitted.")
             self._secure.receive(self._places[sender], message)
             return
         read = Enrolment.decode(message)
         if read.session != self._announced.session:
             raise SfumatoError("an enrolment is of another session; allowed is the present one.")
-        if read.identity != sender:
+        if not is_integer(sender) or read.identity != sender:
             raise SfumatoError(
                 f"an enrolment in the name of client {read.identity} came from {sender!r}; allowed is one's own name."
             )
         if read.identity in self._examples:
             raise SfumatoError(f"client {read.identity} enrolled twice; allowed is once.")
+        if read.examples > self._most_examples:
+            raise SfumatoError(
+                f"client {read.identity} declares {read.examples} examples; allowed are at most {self._most_examples}."
+            )
         self._examples[read.identity] = read.examples
 
     def close_enrolment(self) -> dict[int, tuple[bytes, bytes]]:
@@ -103,7 +127,7 @@ class Aggregation(ABC):
             raise SfumatoError("the enrolment is over; allowed is to close it once.")
         if len(self._examples) < 2:
             raise SfumatoError(
-                f"{len(self._examples)} clients enrolled; allowed are at least 2, since a sum of one is its own counts."
+                f"{len(self._examples)} {'client' if len(self._examples) == 1 else 'clients'} enrolled; allowed are at least 2, since a sum of one is its own counts."
             )
         setting = self._recommended(len(self._examples))
         self._places = {identity: place for place, identity in enumerate(sorted(self._examples))}
@@ -187,7 +211,8 @@ class TrustedAggregator(Aggregation):
 
     Guarantee:
         What it sends is (epsilon, delta)-differentially private for replacing one example of one client, N public
-        (``sfumato.divergence.estimator.release``). That it forgets the sum is trusted: such as an enclave, or several
+        (``sfumato.divergence.estimator.release``), if N is right: where every cell is a point a sum that is not N is
+        refused, at drawn points ``most_examples`` bounds what a false declaration can do. That it forgets the sum is trusted: such as an enclave, or several
         parties that compute jointly (docs/papers.md Section 4.5).
 
     Args:
@@ -196,6 +221,7 @@ class TrustedAggregator(Aggregation):
         entropy: a source of fresh bytes for the session's name and the graph.
         stream: of the noise after Phi; the operating system's in release mode.
         drop_out_share: how large a share of the clients may fall silent.
+        most_examples: how many examples a client can hold at most.
 
     Raises:
         SfumatoError: as ``Aggregation``.
@@ -210,17 +236,19 @@ class TrustedAggregator(Aggregation):
         entropy: Entropy,
         stream: RandomStream,
         drop_out_share: float = 0.2,
+        most_examples: int = MAX_EXAMPLES,
     ) -> None:
         """An aggregator that nobody has enrolled with."""
-        super().__init__(announcement, reference, entropy, drop_out_share)
+        super().__init__(announcement, reference, entropy, drop_out_share, most_examples)
+        require_stream(stream)
         self._stream = stream
 
     def finish(self) -> bytes:
         """End round 4: the noisy value.
 
         Raises:
-            SfumatoError: if too few are left, the sum is none of so many examples' counts (some client lied), or the
-                round is another.
+            SfumatoError: if too few are left, the sum is none of so many examples' counts (some client lied; where every
+                cell is a point it has to be N), or the round is another.
         """
         counts, survivors, examples = self._sum()
         announced = self._announced

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.divergence.plan import Vector
-from sfumato.divergence.reference import PublicPoints, Reference
+from sfumato.divergence.plan import Vector, array_of, require_count
+from sfumato.divergence.reference import MAX_DOMAIN, PublicPoints, Reference
 from sfumato.errors import SfumatoError
 
 Counts = NDArray[np.int64]
@@ -29,15 +29,17 @@ def code_counts(codes: NDArray[Any], domain: int) -> Counts:
 
     Args:
         codes: (n,) integers of any width, from 0 to below ``domain``; uint16 is read fastest.
-        domain: number of codes.
+        domain: number of codes, from 1 to 2^24.
 
     Returns:
         (domain,) int64.
 
     Raises:
-        SfumatoError: if there is no sample, or one is not an integer of the domain; the sentence names no sample.
+        SfumatoError: if the domain is none, there is no sample, or one is not an integer of the domain; the sentence
+            names no sample.
     """
-    own = np.asarray(codes)
+    require_count("domain", domain, 1, MAX_DOMAIN)
+    own = array_of("samples", codes)
     if own.ndim != 1 or own.dtype.kind not in "iu":
         raise SfumatoError(
             f"samples are {own.dtype} of {own.ndim} dimensions; allowed is a vector of integer codes."
@@ -51,7 +53,7 @@ def code_counts(codes: NDArray[Any], domain: int) -> Counts:
         )
     total = np.zeros(domain, np.int64)
     for start in range(0, len(own), _CHUNK):
-        total += np.bincount(own[start : start + _CHUNK], minlength=domain)
+        total += np.bincount(own[start : start + _CHUNK].astype(np.int64), minlength=domain)
     return total
 
 

@@ -46,7 +46,7 @@ from sfumato.divergence.intervals import (
     variance_bound,
 )
 from sfumato.divergence.noise import add_noise, calibrated_mechanism
-from sfumato.divergence.plan import EstimatorPlan, require_choice
+from sfumato.divergence.plan import EstimatorPlan, require_between, require_choice, require_stream
 from sfumato.divergence.reference import PublicPoints, Reference
 from sfumato.divergence.sensitivity import Sensitivity, second_moment_sensitivity, sensitivity
 from sfumato.divergence.theory import batch_bias
@@ -228,6 +228,10 @@ def release_batches(
         SfumatoError: if an argument is outside of what is allowed, or the plan has no floor.
     """
     require_choice("tail", tail, get_args(Tail))
+    require_between("epsilon", epsilon, 0.0, math.inf)
+    for name, value in (("delta", delta), ("confidence", confidence)):
+        require_between(name, value, 0.0, 1.0)
+    require_stream(stream)
     how = _checked_sampling(batches, sampling, variance_share)
     budget = _Budget(
         epsilon, delta, isinstance(stream, SystemStream), variance_share if how == "budget_share" else 0.0
@@ -358,10 +362,7 @@ def _checked_sampling(batches: Sequence[Batch], sampling: Sampling | None, varia
     if how == "budget_share":
         if drawn * len(batches) < 2:
             raise SfumatoError("sampling is 'budget_share' with 1 point; allowed are at least 2 points.")
-        if isinstance(variance_share, bool) or not 0.0 < variance_share < 1.0:
-            raise SfumatoError(
-                f"variance_share is {variance_share!r}; allowed is a number above 0 and below 1."
-            )
+        require_between("variance_share", variance_share, 0.0, 1.0)
     return how
 
 

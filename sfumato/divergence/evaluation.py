@@ -12,10 +12,12 @@
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import ArrayLike
+from typing import Any
 
-from sfumato.divergence.plan import EstimatorPlan, Vector, require_examples
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sfumato.divergence.plan import EstimatorPlan, Vector, array_of, require_examples
 from sfumato.divergence.reference import PublicPoints, Reference
 from sfumato.errors import SfumatoError
 
@@ -23,21 +25,33 @@ from sfumato.errors import SfumatoError
 def ratios(counts: ArrayLike, examples: int, points: PublicPoints, reference: Reference) -> Vector:
     """Ratios r = c / (N Pi) at the points, (k,) float64.
 
+    Where every cell is a point the counts have to sum to N: an N above that, such as one false declaration makes, would
+    lower the noise for everybody. At drawn points less is seen, and their counts sum to N at most.
+
     Raises:
         SfumatoError: if the counts do not fit the points or N; the sentence names no count.
     """
     require_examples(examples)
     points.check_within(reference)
-    own = np.asarray(counts)
+    own = array_of("counts", counts)
     if own.shape != (points.count,) or own.dtype.kind not in "iu":
         raise SfumatoError(
             f"counts are {own.dtype} of shape {own.shape}; allowed is one integer for each of {points.count} points."
         )
-    if int(own.min()) < 0 or int(own.sum(dtype=np.int64)) > examples:
+    if int(own.min()) < 0 or int(own.max()) > examples or not _sum_fits(own, examples, points.draws == 0):
         raise SfumatoError(
-            f"counts are no counts of {examples} examples; allowed are numbers from 0 with at most that sum."
+            f"counts are no counts of {examples} examples; allowed are numbers from 0 with "
+            f"{'at most that sum' if points.draws else 'that sum, as every cell is counted'}."
         )
     return own / (examples * reference.probabilities[points.cells])
+
+
+def _sum_fits(counts: NDArray[Any], examples: int, whole: bool) -> bool:
+    """Whether counts of at most N each sum to N, or to no more of it."""
+    if float(counts.sum(dtype=np.float64)) > 2.0 * examples:  # first, since an integer sum could wrap around
+        return False
+    total = int(counts.sum(dtype=np.int64))
+    return total == examples if whole else total <= examples
 
 
 def evaluate(
@@ -87,13 +101,14 @@ def target_divergence(reference: Reference, probabilities: ArrayLike, plan: Esti
     Raises:
         SfumatoError: if there is not one number from 0 for each cell.
     """
-    own = np.asarray(probabilities, np.float64)
-    if own.shape != (reference.cells,) or not bool(np.all(np.isfinite(own))) or float(own.min()) < 0.0:
+    own = array_of("probabilities of the population", probabilities)
+    numbers = own.shape == (reference.cells,) and own.dtype.kind in "fiu"
+    if not numbers or not bool(np.all(np.isfinite(own))) or float(own.min()) < 0.0:
         raise SfumatoError(
             f"probabilities of the population have shape {own.shape}; allowed is a number from 0 for each of "
             f"{reference.cells} cells."
         )
-    return float(reference.probabilities @ plan.values(own / reference.probabilities))
+    return float(reference.probabilities @ plan.values(own.astype(np.float64) / reference.probabilities))
 
 
 def describe_target(reference: Reference, plan: EstimatorPlan, batches: int = 1) -> str:

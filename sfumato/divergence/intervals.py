@@ -26,8 +26,15 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.divergence.plan import EstimatorPlan, Floor, Vector, floored_ratio, least_phi, phi
-from sfumato.errors import SfumatoError
+from sfumato.divergence.plan import (
+    EstimatorPlan,
+    Floor,
+    Vector,
+    floored_ratio,
+    least_phi,
+    phi,
+    require_between,
+)
 
 Sampling = Literal["none", "public_bound", "budget_share"]
 Tail = Literal["normal", "guaranteed"]
@@ -227,8 +234,7 @@ def normal_quantile_of(confidence: float) -> float:
     """
     from scipy.special import ndtri
 
-    if isinstance(confidence, bool) or not 0.0 < confidence < 1.0:
-        raise SfumatoError(f"confidence is {confidence!r}; allowed is a number above 0 and below 1.")
+    require_between("confidence", confidence, 0.0, 1.0)
     return float(ndtri(0.5 + confidence / 2.0))
 
 

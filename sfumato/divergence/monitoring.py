@@ -33,6 +33,7 @@ Rule = Literal["exact", "zcdp"]
 
 _MOST_CHECKS = 1_000_000
 _ROUNDING = 1e-9  # a budget that is met but for rounding is met
+_LEAST_ERROR, _MOST_ERROR = 1e-12, 0.5 - 1e-9  # of one end at one check; beyond, 1 - 2 error loses its digits
 
 
 @dataclass(frozen=True)
@@ -99,14 +100,17 @@ class MonitoringPlan:
             _require_positive(name, getattr(self, name))
         _require_share("delta", self.delta)
         _require_share("confidence", self.confidence)
-        if self.sides == "one" and self.confidence <= 0.5:
-            raise SfumatoError(
-                f"confidence is {self.confidence!r} for one side; allowed is a number above 0.5 and below 1."
-            )
         choices = {"sides": get_args(Sides), "correction": get_args(Correction), "rule": get_args(Rule)}
         for name, allowed in choices.items():
             if getattr(self, name) not in allowed:
                 raise SfumatoError(f"{name} is {getattr(self, name)!r}; allowed are {', '.join(allowed)}.")
+        # Divided by the checks even without the correction, since every record of a check states both.
+        error = self._error_of_one_end
+        if error > _MOST_ERROR or error / self.checks_per_year < _LEAST_ERROR:
+            raise SfumatoError(
+                f"confidence is {self.confidence!r} with sides {self.sides!r}; allowed is what leaves one end an error "
+                f"below 0.5 and, divided by checks_per_year, of at least {_LEAST_ERROR:g}."
+            )
         if self.epsilon_per_check > self.yearly_epsilon * (1.0 + _ROUNDING):
             raise SfumatoError(
                 f"epsilon_per_check is {self.epsilon_per_check:g}; allowed is at most the year's budget, "
@@ -167,19 +171,19 @@ class MonitoringPlan:
         return Spending(count, before, after, checks_left(self, after))
 
     def _price(self, mu: float) -> float:
-        return (
-            gaussian_epsilon(mu, self.delta)
-            if self.rule == "exact"
-            else zcdp_epsilon(mu**2 / 2.0, self.delta)
-        )
+        if self.rule == "exact":
+            return gaussian_epsilon(mu, self.delta)
+        return zcdp_epsilon(mu**2 / 2.0, self.delta)
 
     # ----------------------------------------------------------------------------------------- the decision
     @property
     def false_alarm_level(self) -> float:
         """Probability that one check calls a divergence that is exactly the threshold a drift."""
-        one_end = 1.0 - self.confidence
-        one_end = one_end / 2.0 if self.sides == "two" else one_end
-        return one_end / self.checks_per_year if self.correction == "bonferroni" else one_end
+        return self._error_of_one_end / (self.checks_per_year if self.correction == "bonferroni" else 1)
+
+    @property
+    def _error_of_one_end(self) -> float:
+        return (1.0 - self.confidence) / (2.0 if self.sides == "two" else 1.0)
 
     @property
     def interval_confidence(self) -> float:

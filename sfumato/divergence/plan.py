@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -30,7 +30,8 @@ _SMALLEST_LEVEL = 1e-12
 
 def require_number(name: str, value: object, low: float, high: float, *, open_low: bool = False) -> None:
     """Refuse what is not a number of the range; ``open_low`` leaves its lower end out."""
-    inside = is_number(value) and low <= float(value) <= high and not (open_low and float(value) == low)  # type: ignore[arg-type]
+    # Compared as it is: a whole number may be too large for a float.
+    inside = is_number(value) and low <= value <= high and not (open_low and value == low)  # type: ignore[operator]
     if not inside:
         start = f"above {low:g} and up" if open_low else f"from {low:g}"
         raise SfumatoError(f"{name} is {value!r}; allowed is a number {start} to {high:g}.")
@@ -44,8 +45,37 @@ def require_count(name: str, value: object, low: int, high: int) -> None:
 
 def require_choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
     """Refuse what is none of the texts."""
-    if value not in allowed:
+    if not isinstance(value, str) or value not in allowed:
         raise SfumatoError(f"{name} is {value!r}; allowed are {', '.join(allowed)}.")
+
+
+def require_between(name: str, value: object, low: float, high: float) -> None:
+    """Refuse what is not a number strictly between two."""
+    if not is_number(value) or not low < value < high:  # type: ignore[operator]
+        end = "" if math.isinf(high) else f" and below {high:g}"
+        raise SfumatoError(f"{name} is {value!r}; allowed is a number above {low:g}{end}.")
+
+
+def require_stream(stream: object) -> None:
+    """Refuse what draws no noise.
+
+    Raises:
+        SfumatoError: unless it is a stream of ``sfumato.rng``.
+    """
+    if not callable(getattr(stream, "standard_normal", None)):
+        raise SfumatoError(f"stream is {type(stream).__name__}; allowed is a stream of sfumato.rng.")
+
+
+def array_of(name: str, values: object) -> NDArray[Any]:
+    """The values as an array of whatever numbers they are; the caller asks for shape and type.
+
+    Raises:
+        SfumatoError: if they are no array, such as lists of different lengths; no value is named.
+    """
+    try:
+        return np.asarray(values)
+    except (TypeError, ValueError, OverflowError):
+        raise SfumatoError(f"{name} are no array; allowed is a vector of numbers.") from None
 
 
 def require_examples(examples: object) -> None:
@@ -109,6 +139,8 @@ class EstimatorPlan:
 
     def __post_init__(self) -> None:
         """Check the fields."""
+        if self.floor is not None and not isinstance(self.floor, Floor):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise SfumatoError(f"floor is {self.floor!r}; allowed is a Floor, or None without privacy.")
         require_number("coefficient", self.coefficient, 0.0, MAX_COEFFICIENT)
 
     @property

@@ -21,7 +21,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sfumato.divergence.plan import Vector, require_count
+from sfumato.checks import is_number
+from sfumato.divergence.plan import MAX_EXAMPLES, Vector, array_of, require_count, require_stream
 from sfumato.errors import SfumatoError
 from sfumato.rng import RandomStream
 
@@ -52,7 +53,7 @@ class Reference:
         own = _checked_probabilities(self.probabilities)
         if not bool(np.all(own > 0.0)):
             raise SfumatoError("a cell of the reference has probability 0; allowed are numbers above 0.")
-        cell_of = np.asarray(self.cell_of)
+        cell_of = array_of("cell_of", self.cell_of)
         if cell_of.ndim != 1 or cell_of.dtype.kind not in "iu" or not 2 <= len(own) <= len(cell_of):
             raise SfumatoError(
                 f"cell_of is {cell_of.dtype} of shape {cell_of.shape} for {len(own)} cells; allowed is one integer per "
@@ -90,13 +91,19 @@ class Reference:
             minimum_probability: as for ``from_probabilities``.
 
         Raises:
-            SfumatoError: if a count is negative or no integer, all are 0, or fewer than two cells remain.
+            SfumatoError: if a count is negative or no integer, all are 0, they sum to more than 2^52, or fewer than two
+                cells remain.
         """
-        shown = np.asarray(counts)
+        shown = array_of("counts of the reference", counts)
         if shown.ndim != 1 or shown.dtype.kind not in "iu" or not shown.size or int(shown.min()) < 0:
             raise SfumatoError(
                 f"counts of the reference are {shown.dtype} of shape {shown.shape}; allowed is a vector of integers of at "
                 "least 0."
+            )
+        # Summed as floats first, since an integer sum could wrap around.
+        if float(shown.sum(dtype=np.float64)) > MAX_EXAMPLES:
+            raise SfumatoError(
+                f"counts of the reference sum to more than {MAX_EXAMPLES}; allowed is a sum of at most that."
             )
         total = int(shown.sum(dtype=np.int64))
         if total <= 0:
@@ -116,7 +123,7 @@ class Reference:
             SfumatoError: if these are no probabilities, or fewer than two cells remain.
         """
         own = _checked_probabilities(probabilities)
-        if isinstance(minimum_probability, bool) or not 0.0 <= minimum_probability < 1.0:
+        if not is_number(minimum_probability) or not 0.0 <= minimum_probability < 1.0:
             raise SfumatoError(
                 f"minimum_probability is {minimum_probability!r}; allowed is a number from 0 to below 1."
             )
@@ -175,21 +182,29 @@ class PublicPoints:
 
     def __post_init__(self) -> None:
         """Check that the arrays agree, and make them read-only."""
-        cells, weights = np.asarray(self.cells, np.int32), np.asarray(self.weights, np.float64)
+        cells, weights = array_of("cells", self.cells), array_of("weights", self.weights)
         if cells.ndim != 1 or not cells.size or cells.shape != weights.shape:
             raise SfumatoError(
                 f"points have cells of shape {cells.shape} and weights of shape {weights.shape}; allowed is one weight per "
                 "cell and at least one cell."
             )
-        if int(cells[0]) < 0 or not bool(np.all(np.diff(cells) > 0)):
+        if cells.dtype.kind not in "iu" or weights.dtype.kind not in "fiu":
+            raise SfumatoError(
+                f"points have cells of {cells.dtype} and weights of {weights.dtype}; allowed are integers and numbers."
+            )
+        if int(cells.max()) >= MAX_DOMAIN:
+            raise SfumatoError(
+                f"a cell of the points is {int(cells.max())}; allowed are the cells from 0 to {MAX_DOMAIN - 1}."
+            )
+        if int(cells.min()) < 0 or not bool(np.all(cells[1:] > cells[:-1])):
             raise SfumatoError(
                 "the cells of the points are not distinct and ascending from 0; allowed are such."
             )
         if not bool(np.all(weights > 0.0)) or abs(float(weights.sum()) - 1.0) > _SUM_TOLERANCE:
             raise SfumatoError("the weights of the points are not positive with sum 1; allowed are such.")
         require_count("draws", self.draws, 0, MAX_DRAWS)
-        object.__setattr__(self, "cells", _frozen(cells))
-        object.__setattr__(self, "weights", _frozen(weights))
+        object.__setattr__(self, "cells", _frozen(cells.astype(np.int32)))
+        object.__setattr__(self, "weights", _frozen(weights.astype(np.float64)))
 
     @property
     def count(self) -> int:
@@ -197,14 +212,24 @@ class PublicPoints:
         return len(self.cells)
 
     def check_within(self, reference: Reference) -> None:
-        """Refuse a reference that has fewer cells.
+        """Refuse a reference that has fewer cells, or that these points are not all of although none was drawn.
 
         Raises:
-            SfumatoError: if a point is no cell of it.
+            SfumatoError: if a point is no cell of it, or ``draws`` is 0 and a cell is left out or has another weight than
+                its probability: the estimate would then have a sampling error that no interval allows for.
         """
         if int(self.cells[-1]) >= reference.cells:
             raise SfumatoError(
                 f"a point is the cell {int(self.cells[-1])}; allowed are the reference's, 0 to {reference.cells - 1}."
+            )
+        if self.draws:
+            return
+        if self.count != reference.cells or not np.allclose(
+            self.weights, reference.probabilities, rtol=1e-9, atol=0.0
+        ):
+            raise SfumatoError(
+                f"draws is 0 with points that are not the {reference.cells} cells by their probabilities; allowed are all of "
+                "these, or the number of draws."
             )
 
 
@@ -223,6 +248,7 @@ def draw_points(reference: Reference, count: int, stream: RandomStream) -> Publi
         SfumatoError: if the count is outside of what is allowed.
     """
     require_count("count of the points", count, 1, MAX_DRAWS)
+    require_stream(stream)
     steps = np.cumsum(reference.probabilities)
     drawn = np.searchsorted(steps[:-1] / steps[-1], stream.random(count), side="right")
     cells, times = np.unique(drawn, return_counts=True)
@@ -244,7 +270,7 @@ def _frozen(array: NDArray[np.generic]) -> NDArray[np.generic]:
 
 
 def _checked_probabilities(probabilities: ArrayLike) -> Vector:
-    own = np.asarray(probabilities)
+    own = array_of("probabilities", probabilities)
     if own.ndim != 1 or own.dtype.kind not in "fiu" or not 2 <= own.size <= MAX_DOMAIN:
         raise SfumatoError(
             f"probabilities is {own.dtype} of shape {own.shape}; allowed is a vector of 2 to {MAX_DOMAIN} numbers."

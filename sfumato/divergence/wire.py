@@ -33,7 +33,7 @@ def begin(kind: str, session: bytes) -> bytes:
 
 
 def article(kind: str) -> str:
-    """The kind with its article."""
+    """The name of a kind or a field with its article."""
     return f"an {kind}" if kind[0] in "aeiou" else f"a {kind}"
 
 
@@ -70,7 +70,7 @@ def check_field(kind: str, field: str, allowed: str, valid: bool) -> None:
         SfumatoError: unless ``valid``.
     """
     if not valid:
-        raise SfumatoError(f"{article(kind)} has a {field} that is none; allowed is {allowed}.")
+        raise SfumatoError(f"{article(kind)} has {article(field)} that is none; allowed is {allowed}.")
 
 
 def check_count(kind: str, field: str, value: object, low: int, high: int) -> None:
@@ -94,7 +94,7 @@ def check_session(kind: str, session: object) -> None:
 
 def is_within(value: object, low: float, high: float) -> bool:
     """Whether the value is a number of the range."""
-    return is_number(value) and low <= float(value) <= high  # type: ignore[arg-type]
+    return is_number(value) and low <= value <= high  # type: ignore[operator]
 
 
 def is_whole(value: object, low: int, high: int) -> bool:

@@ -6,12 +6,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
 from sfumato.params.drift import Drift
 from sfumato.params.fields import (
+    Budget,
     Epsilons,
     OpenUnit,
     Positive,
@@ -43,6 +45,9 @@ Methods = Annotated[tuple[DivergenceMethod, ...], AfterValidator(filled)]
 Points = Annotated[int, Field(ge=1, le=10_000)]
 Batches = Annotated[int, Field(ge=1, le=10_000)]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+FloorLevel = Annotated[float, Field(ge=1e-12, lt=1, allow_inf_nan=False)]
+EXAMPLES_PER_BATCH = 200
+"""With fewer on average, some group of clients could hold too few examples for an estimate."""
 Coefficient = Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)]
 
 
@@ -62,41 +67,58 @@ class DivergenceTrain(Section):
     minimum_probability: Annotated[float, Field(gt=0, lt=0.5, allow_inf_nan=False)]
     drift: Literal["labels", "series"]
     drift_shares: Annotated[tuple[Share, ...], AfterValidator(filled)]
-    examples: Annotated[int, Field(ge=2, le=10**7)]
+    examples: Annotated[int, Field(ge=100, le=10**7)]
     smoothing: OpenUnit
     points: Points
     coefficient: Coefficient | Literal["chosen"]
     floor: Literal["mix", "clip"]
-    floor_level: OpenUnit
+    floor_level: FloorLevel
     batches: Batches
-    confidence: OpenUnit
-    protocol_clients: Annotated[int, Field(ge=3, le=10_000)]
+    confidence: Annotated[float, Field(gt=0.5, le=1 - 1e-9, allow_inf_nan=False)]
+    protocol_clients: Annotated[int, Field(ge=4, le=10_000)]
     sampling_variance: Literal["public_bound", "budget_share"]
-    budget_share: OpenUnit
+    budget_share: Annotated[float, Field(ge=0.01, le=0.99, allow_inf_nan=False)]
+
+    @model_validator(mode="after")
+    def _a_variance_is_read_off_two_points(self) -> Self:
+        if self.sampling_variance == "budget_share" and self.points < 2:
+            raise ValueError(
+                f"divergence.train.points is {self.points} with sampling_variance 'budget_share'; allowed is at least 2, since "
+                "one point has no variance"
+            )
+        return self
 
 
 class DivergenceStudies(Section):
     """Values that are tried one at a time around train's, without changing anything else."""
 
-    epsilon: Positive
+    epsilon: Budget
     coefficients: Annotated[tuple[Coefficient, ...], AfterValidator(distinct)]
     points: Annotated[tuple[Points, ...], AfterValidator(distinct)]
     batches: Annotated[tuple[Batches, ...], AfterValidator(distinct)]
-    floor_levels: Annotated[tuple[OpenUnit, ...], AfterValidator(distinct)]
+    floor_levels: Annotated[tuple[FloorLevel, ...], AfterValidator(distinct)]
 
 
 class DivergenceTimeline(Section):
     """A population that drifts, watched check by check; no data set: left out."""
 
     datasets: PopulationNames
-    checks: Annotated[int, Field(ge=2, le=10_000)]
-    epsilon: Positive
-    yearly_epsilon: Positive
+    checks: Annotated[int, Field(ge=2, le=1000)]
+    epsilon: Budget
+    yearly_epsilon: Budget
     threshold: Positive
     correction: Literal["none", "bonferroni"]
-    floor_level: OpenUnit
-    drift_at: Annotated[int, Field(ge=0, le=10_000)]
+    floor_level: FloorLevel
+    drift_at: Annotated[int, Field(ge=0, le=1000)]
     drift_share: Ratio
+
+    @model_validator(mode="after")
+    def _the_year_pays_for_a_check(self) -> Self:
+        if self.epsilon > self.yearly_epsilon:
+            raise ValueError(
+                f"divergence.timeline.epsilon is {self.epsilon:g}; allowed is at most yearly_epsilon, {self.yearly_epsilon:g}"
+            )
+        return self
 
 
 class DivergenceAttack(Section):
@@ -126,6 +148,30 @@ class Divergence(Section):
                 raise ValueError(
                     f"divergence.grid.comparisons is {list(self.grid.comparisons)}; allowed is at least one that {name} has"
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _every_batch_has_examples(self) -> Self:
+        most = max(1, self.train.examples // EXAMPLES_PER_BATCH)
+        used = [("studies", number) for number in self.studies.batches]
+        if "per_batch" in self.grid.methods:
+            used.insert(0, ("train", self.train.batches))
+        for section, number in used:
+            if number > most:
+                raise ValueError(
+                    f"divergence.{section}.batches {'is' if section == 'train' else 'holds'} {number}; allowed is at most {most}, "
+                    f"one for {EXAMPLES_PER_BATCH} of the {self.train.examples} divergence.train.examples"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _the_threshold_can_be_reached(self) -> Self:
+        highest = -math.log(self.timeline.floor_level)
+        if self.train.floor == "mix" and self.timeline.threshold >= highest:
+            raise ValueError(
+                f"divergence.timeline.threshold is {self.timeline.threshold:g}; allowed is below -ln floor_level = "
+                f"{highest:.4g}, the largest divergence that a mixed ratio can show"
+            )
         return self
 
     @model_validator(mode="after")

@@ -125,6 +125,13 @@ DIVERGENCE_CLAIMS: tuple[Claim, ...] = (
         over_epsilons("all_cells", ("trusted_aggregator",)),
     ),
     _claim(
+        "noise_after_phi_beats_noisy_counts",
+        "With the same trusted party and every cell counted, noise after Φ gives a smaller error than noise on the counts, "
+        "at every ε. Rule of separation.",
+        "4.2",
+        over_epsilons("all_cells", ("histogram",)),
+    ),
+    _claim(
         "distributed_between",
         "Distributed noise, which trusts no aggregator, has an error below that of local noise at every ε and nowhere clearly "
         "below that of the trusted aggregator. Rule of separation.",

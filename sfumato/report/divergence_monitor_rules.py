@@ -140,7 +140,7 @@ def no_alarm_before_drift(runs: Sequence[Run]) -> Iterator[Outcome]:
 
 
 def alarm_after_drift(runs: Sequence[Run]) -> Iterator[Outcome]:
-    """An alarm is raised once the population drifts."""
+    """An alarm is raised once the population drifts; not tested where it never drifts as far as one check can find."""
     for run in bases(runs):
         for monitor, checks in _watched(run):
             drifted = [row for row in checks if row.check >= monitor.drift_at]
@@ -155,5 +155,12 @@ def alarm_after_drift(runs: Sequence[Run]) -> Iterator[Outcome]:
                 text = f"no alarm in {len(drifted)} checks from the drift on"
                 if monitor.power_at_end is not None:
                     text += f"; the chance to find the last divergence in one check is {number(monitor.power_at_end)}"
-                judged = Judgement(text, "does not hold", None, None, "checks")
+                largest = max((row.target for row in drifted), default=0.0)
+                small = monitor.minimal is not None and largest < monitor.minimal
+                if monitor.minimal is not None and small:
+                    text += (
+                        f"; the drift ends at {number(largest)} nats, and one check finds {number(monitor.minimal)} nine "
+                        "times in ten"
+                    )
+                judged = Judgement(text, "not tested" if small else "does not hold", None, None, "checks")
             yield Outcome(monitor.dataset, "", judged, run, f"threshold {number(monitor.threshold)} nats")

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+import shutil
+import tempfile
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +17,7 @@ if TYPE_CHECKING:
     from sfumato.divergence.estimator import Estimate
     from sfumato.divergence.monitoring import MonitoringPlan
     from sfumato.divergence.reference import Reference
+    from sfumato.ledger import Charge
     from sfumato.params.drift import Drift, Watch, Window
 
 CHARGES = Path("ledger") / "monitoring" / "charges.jsonl"
@@ -36,6 +40,7 @@ RELEASED = (
 )
 """The fields of an estimate that a record holds."""
 _ROUNDING = 1e-9  # a budget that is met but for rounding is met
+_LOCK_SECONDS = 120.0
 
 
 def run(root: Path, path: Path) -> None:
@@ -59,24 +64,30 @@ def run(root: Path, path: Path) -> None:
     from sfumato.divergence.plan import EstimatorPlan, Floor
     from sfumato.divergence.reference import Reference, all_points, draw_points
     from sfumato.divergence.sensitivity import sensitivity
-    from sfumato.params.drift import parse_watch
+    from sfumato.params.drift import parse_watch, read_record
     from sfumato.rng import Streams
 
-    record = artifacts.read_json(root / path)
+    record = read_record(root / path)
+    if record["state"] != "begun":
+        raise SfumatoError(
+            f"check {record['check']} is {record['state']}; allowed is one that has just begun."
+        )
     watch = parse_watch(record["watch"], path.name)
     drift, plan = watch.drift, plan_of(watch)
-    known, domain = codes_of(root, drift.reference)
-    codes, own_domain = codes_of(root, drift.population)
+    known, domain = codes_of(root, drift.reference, "reference")
+    codes, own_domain = codes_of(root, drift.population, "population")
     if own_domain != domain:
         raise SfumatoError(
-            f"the population has the domain {own_domain}; allowed is {domain}, that of the reference."
+            f"the population {drift.population.path} has the domain {own_domain}; allowed is {domain}, that of the "
+            f"reference {drift.reference.path}."
         )
     streams = Streams(drift.seed, watch.mode)
+    keys = ("drift", drift.name, record["number"])  # two monitors of one seed must not share their noise
     reference = Reference.from_counts(code_counts(known, domain), drift.minimum_probability)
     points = (
         all_points(reference)
         if drift.draws is None
-        else draw_points(reference, drift.draws, streams.stream("points", "drift", record["number"]))
+        else draw_points(reference, drift.draws, streams.stream("points", *keys))
     )
     estimator = EstimatorPlan(Floor(drift.floor, drift.floor_level), drift.coefficient)
     counts = count_points(codes, reference, points)
@@ -91,7 +102,7 @@ def run(root: Path, path: Path) -> None:
         reference,
         estimator,
         *price,
-        streams.stream("noise", "drift", record["number"]),
+        streams.stream("noise", *keys),
         confidence=plan.interval_confidence,
     )
     artifacts.write_json(
@@ -118,45 +129,87 @@ def plan_of(watch: Watch) -> MonitoringPlan:
     )
 
 
-def codes_of(root: Path, window: Window) -> tuple[Any, int]:
+def codes_of(root: Path, window: Window, name: str) -> tuple[Any, int]:
     """The codes of a window and their domain.
 
+    Args:
+        root: the repository.
+        window: which file, and which series of it.
+        name: what the window is to the monitor, for messages: ``reference`` or ``population``.
+
     Raises:
-        SfumatoError: if the file is missing or damaged, has no such arrays, or no example of the series.
+        SfumatoError: naming the window and its file, if the file is missing or damaged, has no such arrays, a code is
+            outside of the domain, or a series has no example; the sentence names no example.
     """
     import numpy as np
 
-    from sfumato import artifacts
+    from sfumato.divergence.reference import MAX_DOMAIN
 
-    arrays = artifacts.read_npz(root / window.path)
+    where = f"the {name} {window.path}"
+    arrays = _arrays(root / window.path, where)
     needed = {"codes", "domain", *(["series"] if window.series else [])}
     if not needed <= set(arrays):
-        raise SfumatoError(
-            f"{window.path} holds {', '.join(sorted(arrays)) or 'nothing'}; allowed is a file with {', '.join(sorted(needed))}."
-        )
+        held, allowed = (", ".join(sorted(names)) for names in (arrays, needed))
+        raise SfumatoError(f"{where} holds {held or 'nothing'}; allowed is a file with {allowed}.")
     codes, domain = arrays["codes"], arrays["domain"]
-    if domain.shape != () or domain.dtype.kind not in "iu":
-        raise SfumatoError(f"{window.path} has a domain of shape {domain.shape}; allowed is one integer.")
+    if domain.shape != () or domain.dtype.kind not in "iu" or not 2 <= int(domain) <= MAX_DOMAIN:
+        shown = (
+            int(domain)
+            if domain.shape == () and domain.dtype.kind in "iu"
+            else f"{domain.dtype} of shape {domain.shape}"
+        )
+        raise SfumatoError(f"{where} has the domain {shown}; allowed is one integer from 2 to {MAX_DOMAIN}.")
+    if codes.ndim != 1 or codes.dtype.kind not in "iu":
+        raise SfumatoError(
+            f"{where} has codes of {codes.dtype} and shape {codes.shape}; allowed is a vector of integer codes."
+        )
     if window.series:
         series = arrays["series"]
-        if series.shape != codes.shape:
+        if series.shape != codes.shape or series.dtype.kind not in "iu":
             raise SfumatoError(
-                f"{window.path} has series of shape {series.shape}; allowed is one for each code."
+                f"{where} has series of {series.dtype} and shape {series.shape}; allowed is one integer for each code."
+            )
+        unknown = [number for number in window.series if not (series == number).any()]
+        if unknown:
+            raise SfumatoError(
+                f"{where} has no example of series {unknown[0]}; allowed are series with at least one."
             )
         codes = codes[np.isin(series, window.series)]
+    if not codes.size:
+        raise SfumatoError(f"{where} has no example; allowed is at least one.")
+    if int(codes.min()) < 0 or int(codes.max()) >= int(domain):
+        raise SfumatoError(
+            f"{where} has a code outside of its domain; allowed are the codes from 0 to {int(domain) - 1}."
+        )
     return codes, int(domain)
+
+
+def _arrays(path: Path, where: str) -> Mapping[str, Any]:
+    """The file's arrays; no step has made it, so the sentence must not advise to delete it."""
+    from sfumato import artifacts
+
+    if not path.is_file():
+        raise SfumatoError(f"{where} is missing; allowed is an npz file with codes and domain.")
+    try:
+        return artifacts.read_npz(path)
+    except SfumatoError as error:
+        reason = str(error).rpartition("; ")[0].removeprefix(f"{path} ")
+        raise SfumatoError(f"{where} {reason}; write it anew from your own copy of the data.") from None
 
 
 def charge(
     root: Path, record: Mapping[str, Any], watch: Watch, plan: MonitoringPlan, event: Any
 ) -> dict[str, Any]:
-    """Charge the check to the data set's year and, in release mode, to the book of releases.
+    """Charge the check to the data set's year and, in release mode, to the book of releases: to both or to none.
+
+    Both books are asked before either is charged. A crash between the two charges leaves the first one, and the check
+    is never estimated then.
 
     Returns:
         what the year had cost before, costs now, and how many checks of the plan are left.
 
     Raises:
-        BudgetExceededError: if one of the two does not cover it.
+        BudgetExceededError: if one of the two does not cover it; nothing is charged.
         SfumatoError: if the check was charged before, so that its noise may have been drawn.
     """
     from sfumato.divergence.monitoring import checks_left
@@ -167,21 +220,24 @@ def charge(
     drift, year = watch.drift, record["year"]
     shared: Any = {"unit": UNIT, "neighboring_relation": "replace_one", "delta": watch.delta}
     account: Any = {**shared, "dataset_hash": _hash(f"{drift.dataset}/{year}")}
-    book = ReleaseBook(root / CHARGES)
-    before = book.spent(**account)
     bill: dict[str, Any] = {
         "events": ledger.to_json(),
         "run_key": f"drift-{drift.name}-{record['check']}",
         "clock": lambda: datetime.now(UTC).isoformat(timespec="seconds"),
     }
-    after = book.charge(**account, **bill, epsilon=drift.yearly_epsilon * (1.0 + _ROUNDING))
-    if after.already_charged:
-        raise SfumatoError(
-            f"check {record['check']} was charged before and its noise may have been drawn; allowed is a new check."
-        )
+    orders: list[tuple[Path, dict[str, Any]]] = [
+        (root / CHARGES, {**account, **bill, "epsilon": drift.yearly_epsilon * (1.0 + _ROUNDING)})
+    ]
     if watch.mode == "release":
-        whole: Any = {**shared, "dataset_hash": _hash(drift.dataset)}
-        ReleaseBook(root / watch.ledger).charge(**whole, **bill, epsilon=watch.budget_epsilon)
+        whole = {**shared, **bill, "dataset_hash": _hash(drift.dataset), "epsilon": watch.budget_epsilon}
+        orders.append((root / watch.ledger, whole))
+    with _charging(root):
+        if any(_asked(path, order).already_charged for path, order in orders):
+            raise SfumatoError(
+                f"check {record['check']} was charged before and its noise may have been drawn; allowed is a new check."
+            )
+        before = ReleaseBook(root / CHARGES).spent(**account)
+        after, *_ = [ReleaseBook(path).charge(**order) for path, order in orders]
     return {
         "year": year,
         "yearly_epsilon": drift.yearly_epsilon,
@@ -190,6 +246,37 @@ def charge(
         "epsilon_after": after.epsilon,
         "checks_left": checks_left(plan, after.epsilon),
     }
+
+
+def _asked(path: Path, order: Mapping[str, Any]) -> Charge:
+    """What a book would answer, found on a copy of it by the same code."""
+    from sfumato.ledger import ReleaseBook
+
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / path.name
+        if path.exists():
+            shutil.copyfile(path, copy)
+        return ReleaseBook(copy).charge(**order)
+
+
+@contextmanager
+def _charging(root: Path) -> Generator[None]:
+    """Keep other checks from charging between the question and the charge.
+
+    Raises:
+        SfumatoError: if another one does so for too long.
+    """
+    from filelock import FileLock, Timeout
+
+    path = root / CHARGES.with_name(".charging.lock")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with FileLock(path, timeout=_LOCK_SECONDS):
+            yield
+    except Timeout:
+        raise SfumatoError(
+            f"another check has been charging for more than {_LOCK_SECONDS:g} s; try again when it has ended."
+        ) from None
 
 
 def outcome(drift: Drift, plan: MonitoringPlan, reference: Reference, estimate: Estimate) -> dict[str, Any]:

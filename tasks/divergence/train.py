@@ -63,6 +63,13 @@ def run(call: command.Call) -> None:
             command.progress(done, len(work), f"{call.cell} {comparison}, {cell.study} {cell.value}")
         if not release:
             found += _by_pair(call, comparison, pairs, name)
+    tolerances = TOLERANCES | {f"absolute_error_seed_{seed}": 0.1 for seed in streams}
+    documents = {"train": (LEVELS, found), **watched.documents(call, population, compared)}
+    # All is made before the first file is written: what fails leaves the former outputs as they were.
+    metrics = {
+        step: records.to_document("divergence", step, levels, records_, tolerances)
+        for step, (levels, records_) in documents.items()
+    }
     if charged:
         charged.seal()
     artifacts.write_json(
@@ -71,13 +78,8 @@ def run(call: command.Call) -> None:
     )
     columns = ["comparison", "pair", "method", "epsilon", "seed", "raw", "low", "high"]
     artifacts.write_csv(call.path("plots", "train", ".csv"), columns, rows)
-    tolerances = TOLERANCES | {f"absolute_error_seed_{seed}": 0.1 for seed in streams}
-    documents = {"train": (LEVELS, found), **watched.documents(call, population, compared)}
-    for step, (levels, records_) in documents.items():
-        artifacts.write_json(
-            call.path("metrics", step, ".json"),
-            records.to_document("divergence", step, levels, records_, tolerances),
-        )
+    for step, document in metrics.items():
+        artifacts.write_json(call.path("metrics", step, ".json"), document)
     if charged:
         charged.clear()
 

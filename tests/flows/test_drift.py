@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from flows.drift import drift, read_watch
+from flows.drift import drift, main, read_watch
 from flows.drift_event import EVENT, event_of
 from flows.drift_links import link, log_check
 from flows.drift_records import Record, Records, episodes
@@ -30,6 +30,9 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def released(number: int, decision: str, reference: str = "staff", **more: Any) -> Record:
     """A record as a finished check leaves it."""
     return {
+        "version": 1,
+        "started": "2026-03-02T04:00:00+00:00",
+        "year": 2026,
         "monitor": "students",
         "check": f"{number:04d}-0000000{number}",
         "number": number,
@@ -61,6 +64,46 @@ def test_a_name_that_is_no_check_reaches_no_file(tmp_path: Path, check: str) -> 
         Records(tmp_path, "students").path(check)
     with pytest.raises(FlowError, match="allowed"):
         Records(tmp_path, f"a/{check}")
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", "{", "[]", "{}", json.dumps({**released(1, "drift"), "number": "a"})]
+    + [
+        json.dumps({k: v for k, v in released(1, "drift").items() if k != key}) for key in ("state", "number")
+    ],
+)
+def test_a_damaged_record_stops_the_monitor_and_is_to_be_restored(tmp_path: Path, content: str) -> None:
+    records, watch = Records(tmp_path, "students"), parse_watch(monitored.watch_values())
+    records.folder.mkdir(parents=True)
+    path = records.path(released(1, "drift")["check"])
+    path.write_text(content)
+    for look in (records.all, lambda: records.read(path.stem), lambda: records.begin(watch, None)):
+        with pytest.raises(SfumatoError, match="restore it from a copy") as refused:
+            look()
+        assert "delete" not in str(refused.value)
+    assert [found.name for found in records.folder.glob("*.json")] == [path.name]
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        (
+            ["threshold=1", "threshold.x=1"],
+            "threshold.x goes through threshold, which is a value and no section.",
+        ),
+        (["threshold"], "allowed is key=value, such as threshold=0.2."),
+    ],
+)
+def test_a_wrong_setting_is_refused_in_one_sentence(
+    root: Path, settings: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = [part for text in settings for part in ("--set", text)]
+    assert main(["--root", str(root), *arguments]) == 2
+    found = capsys.readouterr()
+    assert sentence in found.out + found.err
+    assert "Traceback" not in found.out + found.err
+    assert not (root / "ledger").exists()
 
 
 def test_checks_that_released_nothing_change_no_episode() -> None:

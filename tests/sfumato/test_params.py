@@ -104,6 +104,40 @@ def test_the_default_parameters_and_every_profile_are_valid() -> None:
             "divergence.timeline.drift_at is 26; allowed is less than the 26",
         ),
         ("divergence.attack.datasets", ["femnist_population"], "divergence.attack.datasets holds"),
+        ("divergence.train.floor_level", 1e-13, "divergence.train.floor_level is 1e-13; allowed is"),
+        (
+            "divergence.studies.floor_levels",
+            [1e-13],
+            "divergence.studies.floor_levels.0 is 1e-13; allowed is",
+        ),
+        ("divergence.timeline.floor_level", 1e-13, "divergence.timeline.floor_level is 1e-13; allowed is"),
+        ("divergence.train.protocol_clients", 3, "allowed is a value greater than or equal to 4."),
+        ("divergence.train.confidence", 0.5, "divergence.train.confidence is 0.5; allowed is"),
+        (
+            "divergence.train.confidence",
+            1 - 1e-12,
+            "divergence.train.confidence is 0.999999999999; allowed is",
+        ),
+        ("divergence.train.budget_share", 0.001, "divergence.train.budget_share is 0.001; allowed is"),
+        ("divergence.train.budget_share", 0.999, "divergence.train.budget_share is 0.999; allowed is"),
+        ("divergence.train.examples", 50, "divergence.train.examples is 50; allowed is"),
+        ("divergence.studies.epsilon", 201, "divergence.studies.epsilon is 201; allowed is"),
+        (
+            "divergence.studies.batches",
+            [1, 41],
+            "divergence.studies.batches holds 41; allowed is at most 40, one for 200 of the 8000",
+        ),
+        (
+            "divergence.timeline.epsilon",
+            4.5,
+            "divergence.timeline.epsilon is 4.5; allowed is at most yearly_epsilon, 4.",
+        ),
+        (
+            "divergence.timeline.threshold",
+            3,
+            "divergence.timeline.threshold is 3; allowed is below -ln floor_level = 2.996",
+        ),
+        ("divergence.timeline.checks", 10_000, "divergence.timeline.checks is 10000; allowed is"),
         (
             "divergence.grid.seeds",
             None,
@@ -193,6 +227,39 @@ def test_a_mistake_is_one_sentence_with_key_value_and_what_is_allowed(
     assert sentence in text
     assert text.startswith("params.yaml: ")
     assert "\n" not in text
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        (
+            {"train": {"points": 1, "sampling_variance": "budget_share"}, "attack": {"datasets": []}},
+            "divergence.train.points is 1 with sampling_variance 'budget_share'; allowed is at least 2",
+        ),
+        (
+            {"grid": {"methods": ["per_batch"]}, "train": {"batches": 41}},
+            "divergence.train.batches is 41; allowed is at most 40",
+        ),
+    ],
+)
+def test_numbers_of_the_divergence_that_do_not_fit_each_other_name_the_key(
+    changes: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(SfumatoError) as caught:
+        parse(merged(BASE, {"divergence": changes}))
+    assert sentence in str(caught.value)
+
+
+def test_numbers_of_the_divergence_at_their_limits_are_accepted() -> None:
+    changes = {
+        "grid": {"methods": ["per_batch"]},
+        "train": {"batches": 40, "protocol_clients": 4, "confidence": 1 - 1e-9, "floor_level": 1e-12},
+        "studies": {"batches": [40], "epsilon": 200},
+        "timeline": {"epsilon": 4, "threshold": 2.99},
+    }
+    assert parse(merged(BASE, {"divergence": changes})).divergence.train.batches == 40
+    clipped = {"train": {"floor": "clip"}, "timeline": {"threshold": 3}}
+    assert parse(merged(BASE, {"divergence": clipped})).divergence.timeline.threshold == 3
 
 
 UNUSED = {"fashion_mnist", "cifar10", "thyroid", "digits"}  # data sets that the default grid leaves out

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from sfumato import artifacts, records
+from sfumato.errors import SfumatoError
 from sfumato.params import Params, merged, parse, read_yaml
 from tasks import prepare
 from tasks.command import Call
@@ -119,6 +120,22 @@ def test_the_same_seeds_give_the_same_bytes(root: Path) -> None:
         train.run(call)
         seen.append([(root / name).read_bytes() for name in files])
     assert seen[0] == seen[1]
+
+
+def test_a_step_that_fails_leaves_all_former_outputs_as_they_were(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tasks.divergence import watched
+
+    def fails(*_arguments: Any) -> None:
+        raise SfumatoError("the watch failed.")
+
+    train.run(_call(root, _params()))
+    before = {path: path.read_bytes() for path in (root / "data").rglob("*") if path.is_file()}
+    monkeypatch.setattr(watched, "documents", fails)
+    with pytest.raises(SfumatoError, match="the watch failed"):
+        train.run(_call(root, _params({"divergence": {"grid": {"epsilons": [2]}}})))
+    assert {path: path.read_bytes() for path in (root / "data").rglob("*") if path.is_file()} == before
 
 
 def test_a_release_is_charged_once_and_a_second_one_is_refused(root: Path) -> None:

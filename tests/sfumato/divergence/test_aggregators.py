@@ -10,6 +10,7 @@ import pytest
 from sfumato.divergence.aggregators import CountsAggregator, TrustedAggregator
 from sfumato.divergence.messages import Admission, Enrolment, NoisyCounts
 from sfumato.divergence.protocol import PopulationClient
+from sfumato.divergence.reference import all_points
 from sfumato.errors import SfumatoError
 from sfumato.rng import Streams
 from tests.sfumato.divergence.parties import ENTROPY, REFERENCE, Parties, parties
@@ -88,7 +89,7 @@ def test_a_sum_of_fewer_than_two_is_refused(enrolled: int) -> None:
     made = parties()
     for client in made.clients[:enrolled]:
         made.aggregator.receive(client.identity, client.enrol(made.server.announcement()))
-    with pytest.raises(SfumatoError, match=f"{enrolled} clients enrolled; allowed are at least 2"):
+    with pytest.raises(SfumatoError, match=rf"^{enrolled} clients? enrolled; allowed are at least 2"):
         made.aggregator.close_enrolment()
 
 
@@ -107,6 +108,59 @@ def test_a_client_that_declares_fewer_examples_than_it_counts_stops_the_release(
     with pytest.raises(SfumatoError, match="counts are no counts of 201 examples") as caught:
         finish(made)
     assert re.findall(r"\d+", str(caught.value).replace("201", "")) == ["0"]
+
+
+def test_one_client_is_no_plural() -> None:
+    made = parties()
+    made.aggregator.receive(0, made.clients[0].enrol(made.server.announcement()))
+    with pytest.raises(SfumatoError, match=r"^1 client enrolled"):
+        made.aggregator.close_enrolment()
+
+
+@pytest.mark.parametrize("declared", [41, 10**6])
+def test_a_client_that_declares_more_than_it_holds_lowers_nobodys_noise_where_every_cell_is_counted(
+    declared: int,
+) -> None:
+    made = parties(sizes=(40,) * 6, points=all_points(REFERENCE))
+    for client in made.clients:
+        message = client.enrol(made.server.announcement())
+        if client.identity == 0:
+            message = Enrolment(Enrolment.decode(message).session, 0, declared).encode()
+        made.aggregator.receive(client.identity, message)
+    with pytest.raises(SfumatoError, match=f"counts are no counts of {200 + declared} examples"):
+        finish(made)
+
+
+def test_honest_declarations_are_released_where_every_cell_is_counted() -> None:
+    made = parties(sizes=(40,) * 6, points=all_points(REFERENCE))
+    for client in made.clients:
+        made.aggregator.receive(client.identity, client.enrol(made.server.announcement()))
+    assert len(finish(made)) == 39
+
+
+def test_a_declaration_above_the_public_cap_is_refused_and_changes_nothing() -> None:
+    made = parties(sizes=(40,) * 6)
+    announcement = made.server.announcement()
+    middle = TrustedAggregator(announcement, REFERENCE, ENTROPY, Streams(0).stream("noise"), most_examples=40)
+    sent = made.clients[0].enrol(announcement)
+    with pytest.raises(SfumatoError, match="client 0 declares 41 examples; allowed are at most 40"):
+        middle.receive(0, Enrolment(Enrolment.decode(sent).session, 0, 41).encode())
+    middle.receive(0, sent)
+    with pytest.raises(SfumatoError, match="most_examples is 0"):
+        CountsAggregator(parties("distributed").server.announcement(), REFERENCE, ENTROPY, most_examples=0)
+
+
+@pytest.mark.parametrize("sender", [[1], {}, None, "0", 0.0, True])
+def test_a_sender_that_is_no_identity_is_refused_at_every_round(sender: object) -> None:
+    made = parties(sizes=(40,) * 6)
+    messages = [client.enrol(made.server.announcement()) for client in made.clients]
+    with pytest.raises(SfumatoError, match="allowed"):
+        made.aggregator.receive(sender, messages[0])  # type: ignore[arg-type]
+    for identity, message in enumerate(messages):
+        made.aggregator.receive(identity, message)
+    made.aggregator.close_enrolment()
+    with pytest.raises(SfumatoError, match="is not enrolled"):
+        made.aggregator.receive(sender, b"")  # type: ignore[arg-type]
 
 
 def test_each_aggregator_takes_its_own_trust_model_only() -> None:

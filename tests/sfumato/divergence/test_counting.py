@@ -65,6 +65,18 @@ def test_samples_that_are_none_are_refused(codes: np.ndarray, said: str) -> None
         cell_counts(codes, REFERENCE)
 
 
+@pytest.mark.parametrize("domain", [True, 3.0, None, "3", 0, -1, 10**13, 2**24 + 1])
+def test_a_domain_that_is_none_is_refused_before_anything_is_counted(domain: object) -> None:
+    with pytest.raises(SfumatoError, match=r"domain is .*; allowed is an integer from 1 to 16777216"):
+        code_counts(np.array([0, 1]), domain)  # type: ignore[arg-type]
+
+
+def test_ragged_samples_are_refused_and_wide_unsigned_ones_counted() -> None:
+    with pytest.raises(SfumatoError, match="samples are no array"):
+        code_counts([[0, 1], [2]], 3)  # type: ignore[arg-type]
+    assert code_counts(np.array([0, 2, 2], np.uint64), 3).tolist() == [1, 0, 2]
+
+
 def test_points_of_another_reference_are_refused() -> None:
     points = PublicPoints(np.array([7]), np.array([1.0]), 1)
     with pytest.raises(SfumatoError, match="a point is the cell 7"):

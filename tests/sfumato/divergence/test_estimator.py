@@ -253,6 +253,13 @@ def test_counts_that_are_none_are_refused_in_one_sentence_that_tells_no_count(
         ({"confidence": 1.0}, "confidence is 1.0"),
         ({"confidence": 0.0}, "confidence is 0.0"),
         ({"tail": "fat"}, "tail is 'fat'"),
+        ({"epsilon": "1"}, "epsilon is '1'; allowed is a number above 0."),
+        ({"epsilon": None}, "epsilon is None"),
+        ({"epsilon": float("inf")}, "epsilon is inf"),
+        ({"delta": "x"}, "delta is 'x'; allowed is a number above 0 and below 1"),
+        ({"confidence": "a"}, "confidence is 'a'; allowed is a number above 0 and below 1"),
+        ({"confidence": None}, "confidence is None"),
+        ({"confidence": True}, "confidence is True"),
     ],
 )
 def test_arguments_out_of_range_are_refused_in_one_sentence(options: dict[str, object], said: str) -> None:
@@ -293,3 +300,63 @@ def test_variance_of_the_estimate_is_that_of_theory() -> None:
     ]
     expected = RatioMoments.of(REFERENCE, POPULATION, MIX.floor).variance(0.5) / 8
     assert np.var(values) / expected == pytest.approx(1.0, abs=0.15)
+
+
+@pytest.mark.parametrize("share", ["a", None, True, 0.0, 1.0])
+def test_a_share_of_the_budget_that_is_none_is_refused(share: object) -> None:
+    with pytest.raises(SfumatoError, match="variance_share is"):
+        _release(_points(10), sampling="budget_share", variance_share=share)
+
+
+def test_a_stream_that_draws_nothing_is_refused() -> None:
+    with pytest.raises(SfumatoError, match=r"stream is NoneType; allowed is a stream of sfumato\.rng\."):
+        release(COUNTS, 10_000, all_points(REFERENCE), REFERENCE, MIX, 1.0, 1e-5, None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("counts", "examples"),
+    [
+        (COUNTS, 10_001),
+        (COUNTS, 10**6),
+        (COUNTS * 0, 10_000),
+        (np.array([2**62, 2**62, 2**62, 2**62, 0, 0]), 10_000),
+        (np.array([2**63, 2**63, 0, 0, 0, 0], np.uint64), 10_000),
+    ],
+)
+def test_counts_of_every_cell_have_to_sum_to_the_examples(counts: np.ndarray, examples: int) -> None:
+    stream = Streams(0).stream("noise")
+    with pytest.raises(SfumatoError, match=f"counts are no counts of {examples} examples"):
+        release(counts, examples, all_points(REFERENCE), REFERENCE, MIX, 1.0, 1e-5, stream)
+
+
+def test_counts_at_drawn_points_may_sum_to_less_and_never_to_more() -> None:
+    points = _points(2)
+    assert math.isfinite(evaluate(np.zeros(points.count, int), 10_000, points, REFERENCE, MIX))
+    for large in (10_001, 2**62, 2**63 - 1):
+        with pytest.raises(SfumatoError, match="with at most that sum"):
+            evaluate(np.full(points.count, large), 10_000, points, REFERENCE, MIX)
+
+
+def test_ragged_counts_and_probabilities_are_refused() -> None:
+    points = all_points(REFERENCE)
+    with pytest.raises(SfumatoError, match="counts are no array"):
+        evaluate([[1, 2], [3]], 10_000, points, REFERENCE, MIX)  # type: ignore[list-item]
+    for probabilities in ([[0.5], [0.2, 0.3]], ["a"] * 6, [None] * 6):
+        with pytest.raises(SfumatoError, match="probabilities of the population"):
+            exact_divergence(REFERENCE, probabilities)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("cells", "weights"),
+    [
+        ([0], [1.0]),
+        ([0, 1, 2, 3, 4], [0.4, 0.25, 0.15, 0.1, 0.1]),
+        ([0, 1, 2, 3, 4, 5], [0.3, 0.35, 0.15, 0.1, 0.06, 0.04]),
+    ],
+)
+def test_points_without_a_draw_that_are_not_every_cell_are_refused(
+    cells: list[int], weights: list[float]
+) -> None:
+    points = PublicPoints(np.array(cells), np.array(weights), 0)
+    with pytest.raises(SfumatoError, match="draws is 0 with points that are not the 6 cells"):
+        _release(points)

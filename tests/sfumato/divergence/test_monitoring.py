@@ -232,6 +232,8 @@ def test_another_reference_arms_the_monitor_again() -> None:
         ("threshold", "high"),
         ("confidence", 1.0),
         ("confidence", 0.5),
+        ("confidence", 0.5 + 1e-10),
+        ("confidence", 1 - 1e-15),
         ("sides", "left"),
         ("correction", "holm"),
         ("rule", "rdp"),
@@ -240,6 +242,33 @@ def test_another_reference_arms_the_monitor_again() -> None:
 def test_a_wrong_plan_is_refused_in_one_sentence(field: str, value: Any) -> None:
     with pytest.raises(SfumatoError, match=rf"^{field} is .*; allowed .*\.$"):
         replace(PLAN, **{field: value})
+
+
+@pytest.mark.parametrize("sides", ["one", "two"])
+@pytest.mark.parametrize("correction", ["none", "bonferroni"])
+@pytest.mark.parametrize("confidence", [2e-8, 0.5 + 1e-8, 0.95, 1 - 1e-5])
+def test_every_plan_that_is_accepted_has_a_finite_interval_with_and_without_the_correction(
+    sides: Any, correction: Any, confidence: float
+) -> None:
+    try:
+        plan = replace(PLAN, checks_per_year=10**6, sides=sides, correction=correction, confidence=confidence)
+    except SfumatoError:
+        assert sides == "one"
+        assert confidence < 0.5
+        return
+    for one in (without_correction(plan), with_bonferroni(plan)):
+        assert 0.0 < one.interval_confidence < 1.0
+        assert 0.0 < one.critical_value < 8.0
+        assert false_alarms(one, STD).per_check == pytest.approx(one.false_alarm_level, rel=1e-6)
+
+
+@pytest.mark.parametrize("correction", ["none", "bonferroni"])
+def test_a_confidence_that_rounding_would_lose_over_the_years_checks_is_refused(correction: Any) -> None:
+    assert (
+        replace(PLAN, checks_per_year=12, confidence=1 - 1e-10, correction=correction).interval_confidence < 1
+    )
+    with pytest.raises(SfumatoError, match=r"^confidence is .*; allowed"):
+        replace(PLAN, checks_per_year=10**6, confidence=1 - 1e-10, correction=correction)
 
 
 @pytest.mark.parametrize(("low", "high"), [(0.2, 0.1), (math.nan, 0.1), (0.1, math.inf), ("0", 1.0)])

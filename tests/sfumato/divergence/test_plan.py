@@ -74,3 +74,11 @@ def test_other_kinds_ceilings_and_coefficients_are_refused() -> None:
             EstimatorPlan(None, coefficient)  # type: ignore[arg-type]
     with pytest.raises(SfumatoError, match="floor is None"):
         _ = EstimatorPlan(None).required_floor
+    for floor in ("mix", 0.1, ("mix", 0.1)):
+        with pytest.raises(SfumatoError, match="allowed is a Floor"):
+            EstimatorPlan(floor)  # type: ignore[arg-type]
+    for kind in (["mix"], None):
+        with pytest.raises(SfumatoError, match="floor kind is"):
+            Floor(kind, 0.1)  # type: ignore[arg-type]
+    with pytest.raises(SfumatoError, match="coefficient is 1000"):
+        EstimatorPlan(None, 10**400)

@@ -171,3 +171,53 @@ def test_points_that_do_not_agree_are_refused(cells: list[int], weights: list[fl
 def test_cells_that_do_not_cover_the_codes_are_refused(cell_of: list[float], said: str) -> None:
     with pytest.raises(SfumatoError, match=said):
         Reference(np.array([0.5, 0.5]), np.array(cell_of))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("minimum", ["a", None, True, float("nan"), 1.0, -0.1, [0.1]])
+def test_a_minimum_probability_that_is_none_is_refused(minimum: object) -> None:
+    with pytest.raises(SfumatoError, match="minimum_probability is"):
+        Reference.from_probabilities([0.5, 0.5], minimum)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("probabilities", [[[0.5], [0.2, 0.3]], None, "ab", ["a", "b"], [0.5, None]])
+def test_probabilities_that_are_no_numbers_are_refused(probabilities: object) -> None:
+    with pytest.raises(SfumatoError, match=r"probabilities (is|are) .*allowed"):
+        Reference.from_probabilities(probabilities)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "counts",
+    [[2**62] * 3, [2**62] * 4, np.array([2**63, 2**63], np.uint64), [2**52, 1 << 20]],
+)
+def test_counts_that_would_wrap_around_are_refused(counts: object) -> None:
+    with pytest.raises(SfumatoError, match="sum to more than 4503599627370496"):
+        Reference.from_counts(counts)  # type: ignore[arg-type]
+
+
+def test_ragged_counts_and_cells_are_refused() -> None:
+    with pytest.raises(SfumatoError, match="counts of the reference are no array"):
+        Reference.from_counts([[1, 2], [3]])  # type: ignore[list-item]
+    with pytest.raises(SfumatoError, match="cell_of are no array"):
+        Reference(np.array([0.5, 0.5]), [[0], [1, 1]])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("cells", "weights", "said"),
+    [
+        ([0, 2**40], [0.5, 0.5], "a cell of the points is 1099511627776"),
+        (np.array([0, 2**63], np.uint64), [0.5, 0.5], "a cell of the points is"),
+        ([0.5, 1.5], [0.5, 0.5], "points have cells of float64"),
+        ([0, 1], ["a", "b"], "points have cells of"),
+        ([[0], [1, 2]], [0.5, 0.5], "cells are no array"),
+    ],
+)
+def test_points_that_are_no_integers_are_refused_and_never_cut(
+    cells: object, weights: object, said: str
+) -> None:
+    with pytest.raises(SfumatoError, match=said):
+        PublicPoints(cells, weights, 2)  # type: ignore[arg-type]
+
+
+def test_points_are_drawn_from_a_stream_only() -> None:
+    with pytest.raises(SfumatoError, match="stream is NoneType"):
+        draw_points(Reference.from_probabilities([0.5, 0.5]), 3, None)  # type: ignore[arg-type]

@@ -273,6 +273,15 @@ def test_alarms_are_told_apart_by_the_check_at_which_the_drift_begins(
     assert verdict(run, "alarm_after_drift/mnist_population/quick") == after
 
 
+def test_a_drift_that_no_check_can_find_puts_no_claim_to_the_test() -> None:
+    documents = generated.timeline_documents(())
+    for document in documents:
+        if document["step"] == "monitor":
+            for values in document["values"].values():
+                values["minimal_detectable_divergence"] = 1e3
+    assert verdict(generated.run_with(*documents), "alarm_after_drift/mnist_population/quick") == "not tested"
+
+
 def test_variants_and_each_comparison_are_kept_apart() -> None:
     varied = generated.run_with(generated.train_document(), variant="points_3")
     assert by_id(varied)["divergence_beats_local"].judgement.verdict == "not tested"
