@@ -17,7 +17,8 @@ help:  ## this list
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("sfumato needs Python 3.11 or newer, this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else 0'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e '.[dev]'
+	@# Compiling every module of every package takes a minute; Python compiles what is imported, once.
+	$(BIN)/python -m pip install --disable-pip-version-check --no-compile -q -c constraints.txt -e '.[dev]'
 	@touch $(STAMP)
 
 run: $(STAMP)  ## the main job: every stage that is not cached, then a table and where to look

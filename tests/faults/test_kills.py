@@ -63,6 +63,7 @@ def test_killed_flow_takes_everything_along_and_one_rerun_completes(
     assert toy.contents(root) == reference
 
 
+@pytest.mark.slow
 def test_a_killed_flow_does_not_stay_running_in_prefect(root: Path, server: str) -> None:
     from prefect.client.orchestration import get_client
 
@@ -103,6 +104,7 @@ def test_killed_dvc_or_stage_is_tried_again_in_the_same_flow(
     assert not toy.processes_in(root)
 
 
+@pytest.mark.slow
 def test_two_flows_at_once_both_complete(root: Path, reference: dict[str, bytes], server: str) -> None:
     flows = [toy.start("graph", root, *TARGETS, url=server) for _ in range(2)]
     ends = [toy.finish(flow) for flow in flows]

@@ -44,7 +44,7 @@ def is_clean(root: Path) -> bool:
 @pytest.mark.parametrize(
     ("shift", "verdict"),
     [
-        ("0", "bitwise"),
+        pytest.param("0", "bitwise", marks=pytest.mark.slow),
         ("0.25", "within_tolerance"),
         pytest.param("3", "differs", marks=pytest.mark.slow),
     ],

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,7 +28,7 @@ def _run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, timeout=280)
 
 
-def _copy(target: Path) -> Path:
+def _copy(target: Path, changes: Any = None) -> Path:
     """The working files with the smoke profile's parameters, as a repository of its own."""
     listed = subprocess.run(
         ["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True
@@ -47,7 +48,8 @@ def _copy(target: Path) -> Path:
     profile = read_yaml(ROOT / "profiles/smoke.yaml")
     assert isinstance(profile, dict)
     text = StringIO()
-    YAML(typ="safe", pure=True).dump(merged(read_yaml(ROOT / "params.yaml"), profile["params"]), text)
+    values = merged(read_yaml(ROOT / "params.yaml"), merged(profile["params"], changes or {}))
+    YAML(typ="safe", pure=True).dump(values, text)
     write_text(target / "params.yaml", text.getvalue())
     for command in (["git", "init", "-q"], ["git", "add", "-A", "--force"]):
         subprocess.run(command, cwd=target, check=True)
@@ -64,20 +66,58 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_the_flow_makes_page_statements_claims_and_runs(repository: Path) -> None:
-    page = (repository / "report/index.html").read_text()
-    assert "<html" in page
+WITHOUT_TOPK = {
+    "topk": {
+        "grid": {"datasets": [], "references": []},
+        "audit": {"datasets": []},
+        "membership": {"datasets": [], "blocks": []},
+    }
+}
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two systems, whose stages take no training, after one run of the flow."""
+    folder = _copy(tmp_path_factory.mktemp("small"), WITHOUT_TOPK)
+    done = _run(folder, sys.executable, "-m", "flows.reproduce")
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    return folder
+
+
+def test_the_flow_makes_page_statements_claims_and_runs(small: Path) -> None:
+    page = (small / "report/index.html").read_text()
+    assert '<section id="modulated">' in page
+    assert '<section id="divergence">' in page
     assert "http://" not in page.replace("http://www.w3.org", "")
-    assert read_json(repository / "report/claims.json")
+    assert read_json(small / "report/claims.json")
+    for name in ("modulated/generated/one_shot-5", "divergence/generated_population/all_cells-1"):
+        assert "replaced by any other" in " ".join(
+            (small / f"data/statements/{name}.txt").read_text().split()
+        )
+    assert (small / ".runtime/mlflow/mlflow.db").exists()
+    timeline = read_json(small / "data/metrics/divergence/timeline/generated_population.json")
+    assert len(timeline["values"]["generated_population"]) == 6
+
+
+def test_plain_dvc_has_nothing_left_to_do_after_the_flow(small: Path) -> None:
+    before = (small / "dvc.lock").read_bytes()
+    done = _run(small, "dvc", "repro")
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "Running stage" not in done.stdout
+    assert (small / "dvc.lock").read_bytes() == before
+
+
+@pytest.mark.slow
+def test_the_flow_attacks_audits_and_shadows_the_trained_models(repository: Path) -> None:
     statement = (repository / "data/statements/topk/digits-3/tp_topk-0.txt").read_text()
     assert "one training example" in statement
-    assert (repository / ".runtime/mlflow/mlflow.db").exists()
     audit = read_json(repository / "data/metrics/topk/audit/digits-tp_topk-3.json")
     assert set(audit["values"]["digits"]["tp_topk"]["3"]) == {"gradient", "input"}
     lira = read_json(repository / "data/metrics/topk/membership/digits-tp_topk-3.json")
     assert lira["values"]["digits"]["tp_topk"]["3"]["online"]["shadow_models"] == 8
 
 
+@pytest.mark.slow
 def test_recorded_events_price_to_the_target(repository: Path) -> None:
     priced = read_json(repository / "data/metrics/topk/account/digits-3.json")["values"]["digits"]
     for method in ("tp_topk", "dense"):
@@ -89,19 +129,12 @@ def test_recorded_events_price_to_the_target(repository: Path) -> None:
     assert priced["non_private"]["inf"]["0"]["epsilon_pld"] is None
 
 
+@pytest.mark.slow
 def test_every_seed_keeps_its_own_weights(repository: Path) -> None:
     from sfumato.artifacts import read_tensors
 
     tensors = read_tensors(repository / "data/models/topk/train/digits-dense-3.safetensors")
     assert (tensors["seed0/1.weight"] != tensors["seed1/1.weight"]).any()
-
-
-def test_plain_dvc_has_nothing_left_to_do_after_the_flow(repository: Path) -> None:
-    before = (repository / "dvc.lock").read_bytes()
-    done = _run(repository, "dvc", "repro")
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert "Running stage" not in done.stdout
-    assert (repository / "dvc.lock").read_bytes() == before
 
 
 @pytest.mark.slow

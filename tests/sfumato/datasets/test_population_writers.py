@@ -121,7 +121,11 @@ def test_labels_of_other_digits_are_refused_by_the_tables_checksum(tmp_path: Pat
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("content", [b"no gzip", gzip.compress(b"short"), gzip.compress(bytes(1 << 23))])
+@pytest.mark.parametrize(
+    "content",
+    [b"no gzip", gzip.compress(b"short"), gzip.compress(bytes(1 << 23))],
+    ids=["no gzip", "short", "long"],
+)
 def test_unreadable_label_files_are_refused_in_one_sentence(tmp_path: Path, content: bytes) -> None:
     for name in (TRAIN_LABELS, TEST_LABELS):
         (tmp_path / name).write_bytes(content)
