@@ -47,7 +47,7 @@ def first_mistake(error: ValidationError, root: type[BaseModel]) -> str:
     """The first mistake as one sentence: the key, the value, what is allowed."""
     first = error.errors()[0]
     location, kind = first["loc"], first["type"]
-    key = ".".join(str(part) for part in location)
+    key = ".".join(_in_one_line(str(part)) for part in location)
     if kind == "value_error" and not (location and not _is_section(first["input"])):
         return f"{first['ctx']['error']}." if "ctx" in first else f"{first['msg']}."
     if kind == "extra_forbidden":
@@ -64,6 +64,15 @@ def first_mistake(error: ValidationError, root: type[BaseModel]) -> str:
     if kind == "tuple_type":
         return f"{key} is {_short(first['input'])}; allowed is a list."
     return f"{key} is {_short(first['input'])}; {_allowed(kind, first['msg'], first.get('ctx', {}))}."
+
+
+def _in_one_line(text: str) -> str:
+    """The text itself, or with escapes where it would break or hide the sentence.
+
+    >>> _in_one_line("a\\nb"), _in_one_line("größe")
+    ('a\\\\nb', 'größe')
+    """
+    return text if text.isprintable() else repr(text)[1:-1]
 
 
 def _is_section(value: object) -> bool:

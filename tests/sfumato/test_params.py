@@ -359,3 +359,10 @@ def test_release_mode_refuses_fits_that_the_book_does_not_see(key: str) -> None:
     changed["topk"][section][name] = ["mnist"]
     with pytest.raises(SfumatoError, match=f"{key} is .*not charged"):
         parse(changed)
+
+
+def test_a_key_that_would_break_the_sentence_is_escaped() -> None:
+    for value in ({"a\nb": 1}, {"tp_topk": 1, "a\u2028b": 2}):
+        with pytest.raises(SfumatoError) as caught:
+            parse(_with("topk.train.learning_rate.cifar10", value))
+        assert len(str(caught.value).splitlines()) == 1
