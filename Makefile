@@ -28,7 +28,7 @@ test: check  ## everything but the slow tests
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 test-all: check  ## the slow tests too
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m 'slow or not slow'
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m 'slow or not slow' --hypothesis-profile explore
 
 check: $(STAMP)  ## lint, format, types, import rules
 	$(BIN)/ruff check .
