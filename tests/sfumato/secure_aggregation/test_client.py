@@ -235,8 +235,8 @@ def test_no_bytes_do_anything_but_be_refused(number: int, data: st.DataObject) -
     for bad in data.draw(st.lists(damaged(good), min_size=5, max_size=5)):
         if number == 1 and bad[:2] + bad[18:] == good[:2] + good[18:]:
             continue  # the invitation to another session is as good
-        if number == 2 and bad[:22] == good[:22] and len(bad) == len(good):
-            continue  # other public keys are as good
+        if number == 2 and bad[:22] == good[:22] and (len(bad) - 22) % ((len(good) - 22) // 4) == 0:
+            continue  # other public keys are as good, and so are fewer neighbours, some of whom may have gone
         with pytest.raises(SfumatoError):
             exchange.ask(number, 0, bad)
     assert exchange.ask(number, 0, good)
