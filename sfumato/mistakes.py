@@ -67,10 +67,10 @@ def first_mistake(error: ValidationError, root: type[BaseModel]) -> str:
 
 
 def _in_one_line(text: str) -> str:
-    """The text itself, or with escapes where it would break or hide the sentence.
+    r"""The text itself, or with escapes where it would break or hide the sentence.
 
-    >>> _in_one_line("a\\nb"), _in_one_line("größe")
-    ('a\\\\nb', 'größe')
+    >>> _in_one_line("a\nb"), _in_one_line("größe")
+    ('a\\nb', 'größe')
     """
     return text if text.isprintable() else repr(text)[1:-1]
 

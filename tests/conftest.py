@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from flows.graph import run_graph
 from tests.flows import toy
 
 # The quick set gives one answer for one state of the code; `make test-all` looks for new examples.
@@ -32,6 +33,16 @@ def repository(tmp_path: Path) -> Path:
 def git_repository(tmp_path: Path) -> Path:
     """The toy repository, in git."""
     return toy.make_repository(tmp_path / "toy", git=True)
+
+
+@pytest.fixture(scope="session")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A toy of one data set after a run that nothing disturbed; tests copy it (``toy.copied``) and compare with it."""
+    toy.shared_server()
+    root = toy.make_repository(tmp_path_factory.mktemp("undisturbed") / "toy")
+    toy.set_params(root, datasets="[a]")
+    run_graph(root, ["topk-account"])
+    return root
 
 
 @pytest.fixture

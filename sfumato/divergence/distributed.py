@@ -6,6 +6,11 @@
 >>> round(noise.sigma, 2), round(noise.noise_std, 2), sum(shares).shape
 (1.28, 5.72, (3,))
 
+The bound takes no less than a certain noise of each client, however many share it:
+
+>>> [round(count_noise(epsilon=1.0, delta=1e-5, shares=clients).sigma, 2) for clients in (10, 100, 1000, 100_000)]
+[1.81, 0.77, 0.75, 0.75]
+
 The price of trusting nobody (beyond the paper; docs/papers.md Section 4.1 has the trusted aggregator): the noise is
 added before the logarithm, which turns it into bias; `noisy_counts` has that bias exactly, and an interval that holds
 whatever it is.

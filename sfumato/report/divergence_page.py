@@ -15,7 +15,7 @@ from sfumato.report import divergence_monitor_charts as monitor_charts
 from sfumato.report import divergence_monitor_tables as watched
 from sfumato.report import divergence_tables as tables
 from sfumato.report.divergence_monitor_rules import binomial_interval
-from sfumato.report.page_sections import inline, statement_rows
+from sfumato.report.page_sections import inline, long_runs, statement_rows
 from sfumato.report.study import BASE, Run, Study, number_of
 from sfumato.report.text import NOTHING, with_spread
 from sfumato.report.vocabulary import (
@@ -25,7 +25,6 @@ from sfumato.report.vocabulary import (
     method,
     number,
     percent,
-    profile_order,
 )
 
 SYSTEM = "divergence"
@@ -39,7 +38,7 @@ def divergence_section(study: Study) -> dict[str, Any]:
     found = study.current_of(SYSTEM)
     run = found or Run("", SYSTEM, BASE, {})
     rows = tables.estimate_rows(run)
-    long, statements = _long_runs(study), statement_rows(study, SYSTEM)
+    long, statements = long_runs(study, SYSTEM, _long_run), statement_rows(study, SYSTEM)
     return {
         "tested": bool(rows),
         "shown": found is not None or bool(long) or bool(statements),
@@ -312,25 +311,10 @@ def _account(run: Run) -> list[dict[str, str]]:
     ]
 
 
-def _long_runs(study: Study) -> list[dict[str, Any]]:
-    """Committed runs, base runs of a profile before its variants, each with its tables; base runs with a chart."""
-    runs = sorted(
-        (run for run in study.results if run.system == SYSTEM),
-        key=lambda run: (profile_order(run.profile), run.variant != BASE, run.variant),
-    )
-    found: list[dict[str, Any]] = []
-    for run in runs:
-        rows = tables.estimate_rows(run)
-        if any(row.study == "epsilon" for row in rows):
-            name = f"divergence-{run.profile}-{run.variant}".replace(".", "-").replace("_", "-")
-            found.append(
-                {
-                    "title": f"{run.profile} · {run.variant.replace('_', ' ')}",
-                    "command": run.command,
-                    "commit": run.commit[:12],
-                    "base": run.variant == BASE,
-                    "chart": inline(charts.error_chart(rows, name)) if run.variant == BASE else None,
-                    "tables": error_tables(rows),
-                }
-            )
-    return found
+def _long_run(run: Run, name: str) -> dict[str, Any]:
+    """The tables of a committed run, with a chart where it has a name."""
+    rows = tables.estimate_rows(run)
+    if not any(row.study == "epsilon" for row in rows):
+        return {}
+    chart = inline(charts.error_chart(rows, name)) if name else None
+    return {"chart": chart, "tables": error_tables(rows)}

@@ -15,10 +15,10 @@ from sfumato.records import MeanInterval
 from sfumato.report import modulated_charts as charts
 from sfumato.report import modulated_tables as tables
 from sfumato.report.modulated_text import released_lines
-from sfumato.report.page_sections import inline, statement_rows
+from sfumato.report.page_sections import inline, long_runs, statement_rows
 from sfumato.report.study import BASE, Run, Study, levels_of
 from sfumato.report.text import NOTHING, with_spread
-from sfumato.report.vocabulary import MODULATED_METHODS, dataset_label, method, number, percent, profile_order
+from sfumato.report.vocabulary import MODULATED_METHODS, dataset_label, method, number, percent
 
 SYSTEM = "modulated"
 
@@ -49,7 +49,7 @@ def modulated_section(study: Study) -> dict[str, Any]:
         "coverage": [_coverage_cells(row) for row in tables.coverage_rows(run)],
         "tuning": [_tuning_cells(row) for row in tables.tuning_rows(study.tunings)],
         "statements": statement_rows(study, SYSTEM),
-        "long": _long_runs(study),
+        "long": long_runs(study, SYSTEM, _long_run),
     }
 
 
@@ -268,26 +268,10 @@ def _tuning_cells(row: tables.TuningRow) -> dict[str, Any]:
 
 
 # ------------------------------------------------------------------------------------------------- long runs
-def _long_runs(study: Study) -> list[dict[str, Any]]:
-    """Committed runs, base runs of a profile before its variants, each with its table; base runs with a chart."""
-    runs = sorted(
-        (run for run in study.results if run.system == SYSTEM),
-        key=lambda run: (profile_order(run.profile), run.variant != BASE, run.variant),
-    )
-    found: list[dict[str, Any]] = []
-    for run in runs:
-        rows = tables.error_rows(run)
-        if rows:
-            name = f"modulated-{run.profile}-{run.variant}".replace(".", "-").replace("_", "-")
-            found.append(
-                {
-                    "title": f"{run.profile} · {run.variant.replace('_', ' ')}",
-                    "command": run.command,
-                    "commit": run.commit[:12],
-                    "base": run.variant == BASE,
-                    "chart": inline(charts.error_chart(rows, name)) if run.variant == BASE else None,
-                    "rows": error_cells(rows),
-                    "headings": tables.epsilons_of(rows),
-                }
-            )
-    return found
+def _long_run(run: Run, name: str) -> dict[str, Any]:
+    """The table of a committed run, with a chart where it has a name."""
+    rows = tables.error_rows(run)
+    if not rows:
+        return {}
+    chart = inline(charts.error_chart(rows, name)) if name else None
+    return {"chart": chart, "rows": error_cells(rows), "headings": tables.epsilons_of(rows)}

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from sfumato.records import MeanInterval
@@ -190,6 +190,34 @@ def _result_row(run: Run, row: tables.MethodRow) -> dict[str, str]:
         "auc": plain(row.auc),
         "audited": NOTHING if row.audited is None else f"≥ {row.audited:.2f}",
     }
+
+
+def long_runs(
+    study: Study, system: str, cells_of: Callable[[Run, str], dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """Committed runs of a system, base runs of a profile before its variants.
+
+    Args:
+        study: whose results are shown.
+        system: such as ``modulated``.
+        cells_of: from a run and a name for its chart (empty for a variant, which has none) the parts that differ between
+            systems; nothing where the run has no rows to show.
+    """
+    runs = sorted(
+        (run for run in study.results if run.system == system),
+        key=lambda run: (profile_order(run.profile), run.variant != BASE, run.variant),
+    )
+    found: list[dict[str, Any]] = []
+    for run in runs:
+        base = run.variant == BASE
+        name = f"{system}-{run.profile}-{run.variant}".replace(".", "-").replace("_", "-")
+        cells = cells_of(run, name if base else "")
+        if cells:
+            title = f"{run.profile} · {run.variant.replace('_', ' ')}"
+            found.append(
+                {"title": title, "command": run.command, "commit": run.commit[:12], "base": base, **cells}
+            )
+    return found
 
 
 def statement_rows(study: Study, system: str) -> list[dict[str, str]]:

@@ -11,8 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from flows.graph import run_graph
-from tests.faults.small_disk import TARGETS
 from tests.flows import toy
 
 
@@ -25,24 +23,16 @@ def _can_mount() -> bool:
 
 
 @pytest.fixture(scope="module")
-def reference(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+def reference(undisturbed: Path) -> dict[str, bytes]:
     """Artifacts of a run that nothing disturbed."""
-    toy.shared_server()
-    root = toy.make_repository(tmp_path_factory.mktemp("reference") / "toy")
-    toy.set_params(root, datasets="[a]")
-    run_graph(root, TARGETS)
-    return toy.contents(root)
+    return toy.contents(undisturbed)
 
 
+@pytest.mark.slow  # test_damage.py has a disk that says it is full
 @pytest.mark.skipif(not _can_mount(), reason="this user may not mount a file system")
 @pytest.mark.parametrize(
     "free_kilobytes",
-    [
-        0,
-        pytest.param(40, marks=pytest.mark.slow),
-        pytest.param(8, marks=pytest.mark.slow),
-        pytest.param(80, marks=pytest.mark.slow),
-    ],
+    [0, 8, 40, 80],
 )
 def test_full_disk_fails_the_flow_and_a_rerun_completes(
     tmp_path: Path, reference: dict[str, bytes], server: str, free_kilobytes: int

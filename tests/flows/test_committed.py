@@ -18,13 +18,12 @@ METRICS = "data/metrics/topk/train/a-dense-1.json"
 
 
 @pytest.fixture
-def published(git_repository: Path, server: str) -> Path:
+def published(undisturbed: Path, tmp_path: Path, server: str) -> Path:
     """The toy after a run, with its dvc.lock and metrics committed."""
-    toy.set_params(git_repository, datasets="[a]")
-    run_graph(git_repository, TARGETS)
-    toy.run_git(git_repository, "add", "-A")
-    toy.run_git(git_repository, "commit", "-qm", "run")
-    return git_repository
+    root = toy.copied(undisturbed, tmp_path / "toy", git=True)
+    toy.run_git(root, "add", "-A")
+    toy.run_git(root, "commit", "-qm", "run")
+    return root
 
 
 def again(root: Path) -> GraphResult:

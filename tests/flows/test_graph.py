@@ -73,9 +73,9 @@ def timings(repository: Path) -> str:
     return (repository / "report/timings.json").read_text()
 
 
-def test_stages_run_side_by_side(repository: Path, server: str) -> None:
-    toy.set_params(repository, steps=1, delay=3.0)
-    run_graph(repository, ["prepare"])
+def test_stages_run_side_by_side(undisturbed: Path, tmp_path: Path, server: str) -> None:
+    repository = toy.copied(undisturbed, tmp_path / "toy")
+    toy.set_params(repository, steps=1, delay=2.0)
     begin = time.monotonic()
     result = run_graph(repository, ["topk-train@a-1", "topk-train@a-3"], workers=2)
     assert result.count("ran") == 2

@@ -17,11 +17,9 @@ TARGETS = ["topk-account", "topk-train@a-3"]
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def made(undisturbed: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A toy whose stages have run; tests copy it."""
-    toy.shared_server()
-    root = toy.make_repository(tmp_path_factory.mktemp("made") / "toy")
-    toy.set_params(root, datasets="[a]")
+    root = toy.copied(undisturbed, tmp_path_factory.mktemp("made") / "toy")
     run_graph(root, TARGETS)
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("MLFLOW_TRACKING_URI", raising=False)
@@ -31,10 +29,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def root(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    import shutil
-
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    return Path(shutil.copytree(made, tmp_path / "toy", ignore=shutil.ignore_patterns("tmp")))
+    return toy.copied(made, tmp_path / "toy")
 
 
 def runs(root: Path) -> list[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -163,6 +164,15 @@ def make_repository(folder: Path, git: bool = False) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text.lstrip("\n"))
     if git:
+        run_git(folder, "init", "-q", "-b", "main")
+    return folder
+
+
+def copied(root: Path, folder: Path, git: bool = False) -> Path:
+    """A toy that has run, at another place; with ``git``, in a git repository without a commit."""
+    shutil.copytree(root, folder, ignore=shutil.ignore_patterns("tmp"))
+    if git:
+        (folder / ".dvc/config.local").write_text("")
         run_git(folder, "init", "-q", "-b", "main")
     return folder
 

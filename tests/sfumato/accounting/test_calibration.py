@@ -16,6 +16,7 @@ from sfumato.accounting import (
 )
 from sfumato.errors import AccountingError
 from sfumato.mechanisms import gaussian_event, subsampled_gaussian
+from tests.cases import quick_ones
 
 
 def test_reference_calibration_of_one_multiplier() -> None:
@@ -25,8 +26,8 @@ def test_reference_calibration_of_one_multiplier() -> None:
     assert noise == pytest.approx(0.58627, abs=2e-5)
 
 
-@pytest.mark.parametrize("target", [0.01, 0.1, 1.0, 10.0, 50.0, 200.0])
-@pytest.mark.parametrize("delta", [1e-5, 1e-12])
+@pytest.mark.parametrize("target", quick_ones([0.01, 0.1, 1.0, 10.0, 50.0, 200.0], {0.01, 1.0, 200.0}))
+@pytest.mark.parametrize("delta", quick_ones([1e-5, 1e-12], {1e-5}))
 def test_back_priced_epsilon_is_just_below_the_target(target: float, delta: float) -> None:
     noise = calibrate_subsampled(0.01, 1000, target, delta)
     back = epsilon([subsampled_gaussian(0.01, noise, 1000)], delta)

@@ -175,7 +175,7 @@ def test_order_of_composition_does_not_matter(parts: list[tuple[float, float, in
     st.integers(1, 3000),
     st.sampled_from([1e-3, 1e-5, 1e-9]),
 )
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=5, deadline=None)
 def test_cost_falls_with_noise_and_delta_and_grows_with_steps_and_rate(
     rate: float, noise: float, steps: int, delta: float
 ) -> None:

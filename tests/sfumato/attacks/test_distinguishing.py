@@ -252,6 +252,7 @@ def test_a_phase_that_is_always_zero_is_caught():
     assert audit(model, pair, 30_000).epsilon_lower < 3.0
 
 
+@pytest.mark.slow
 def test_one_kept_phase_shared_by_two_directions_is_caught_and_two_are_not():
     model = calibrated(unit_directions(3, 2), 3.0, amplitude=12.0)
     pair = np.zeros(3), np.array([math.pi / 8.0, -math.pi / 8.0, 0.0])

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -19,9 +18,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 import generated
 import generated_divergence
 import generated_modulated
-from test_page import Page, run_step
+from pages import ROOT, Page, assert_well_formed, run_step, written
 
-ROOT = Path(__file__).resolve().parents[3]
 EMPTY = run_of("quick", "topk", "base", [])
 
 
@@ -51,24 +49,12 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def done(tree: Path) -> subprocess.CompletedProcess[str]:
-    return run_step(tree, "report")
-
-
-@pytest.fixture(scope="module")
-def page(tree: Path, done: subprocess.CompletedProcess[str]) -> str:
-    assert done.returncode == 0, done.stderr
-    return (tree / "report/index.html").read_text(encoding="utf-8")
+def page(tree: Path) -> str:
+    return written(tree)
 
 
 def test_page_with_three_systems_is_well_formed_self_contained_and_without_fixed_colours(page: str) -> None:
-    parsed = Page(page)
-    assert parsed.stack == []
-    assert len(set(parsed.ids)) == len(parsed.ids)
-    assert all(link.startswith("#") for link in parsed.links)
-    assert {link[1:] for link in parsed.links} | set(re.findall(r"url\(#([^)]+)\)", page)) <= set(parsed.ids)
-    drawings = "".join(re.findall(r"<svg.*?</svg>", page, flags=re.DOTALL))
-    assert set(re.findall(r"#[0-9a-f]{6}\b", drawings)) <= {"#000000", "#ffffff"}
+    assert_well_formed(page)
     assert len(page.encode()) < 2_000_000
 
 
@@ -253,8 +239,8 @@ def test_the_summary_of_a_release_lists_its_numbers() -> None:
 
 def test_released_estimates_are_read_with_and_without_an_interval(tmp_path: Path) -> None:
     from sfumato.params import load
-    from tasks import report_divergence
     from tasks.command import Call
+    from tasks.reported import divergence
 
     columns = ["comparison", "pair", "method", "epsilon", "seed", "raw", "low", "high"]
     rows = [
@@ -263,7 +249,7 @@ def test_released_estimates_are_read_with_and_without_an_interval(tmp_path: Path
     ]
     artifacts.write_csv(tmp_path / "data/plots/divergence/train/mnist_population.csv", columns, rows)
     call = Call(load(ROOT / "params.yaml"), tmp_path, "", {})
-    found = report_divergence.settings(call)["divergence_released"]
+    found = divergence.settings(call)["divergence_released"]
     assert [row[3:] for row in found] == [
         ("All cells", "1", "0.0312", "0 to 0.0625"),
         ("Distributed noise", "1", "−0.5", "–"),

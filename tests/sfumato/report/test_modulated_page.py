@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -18,9 +17,8 @@ from sfumato.report.study import ALL_SEEDS, Statement
 sys.path.insert(0, str(Path(__file__).parent))
 import generated
 import generated_modulated
-from test_page import Page, run_step
+from pages import ROOT, Page, assert_well_formed, run_step, written
 
-ROOT = Path(__file__).resolve().parents[3]
 EMPTY = run_of("quick", "topk", "base", [])
 
 
@@ -46,24 +44,12 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def done(tree: Path) -> subprocess.CompletedProcess[str]:
-    return run_step(tree, "report")
-
-
-@pytest.fixture(scope="module")
-def page(tree: Path, done: subprocess.CompletedProcess[str]) -> str:
-    assert done.returncode == 0, done.stderr
-    return (tree / "report/index.html").read_text(encoding="utf-8")
+def page(tree: Path) -> str:
+    return written(tree)
 
 
 def test_page_with_both_systems_is_well_formed_self_contained_and_without_fixed_colours(page: str) -> None:
-    parsed = Page(page)
-    assert parsed.stack == []
-    assert len(set(parsed.ids)) == len(parsed.ids)
-    assert all(link.startswith("#") for link in parsed.links)
-    assert {link[1:] for link in parsed.links} | set(re.findall(r"url\(#([^)]+)\)", page)) <= set(parsed.ids)
-    drawings = "".join(re.findall(r"<svg.*?</svg>", page, flags=re.DOTALL))
-    assert set(re.findall(r"#[0-9a-f]{6}\b", drawings)) <= {"#000000", "#ffffff"}
+    assert_well_formed(page)
 
 
 def test_section_says_what_a_reader_needs_to_know(page: str) -> None:

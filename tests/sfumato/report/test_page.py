@@ -1,9 +1,7 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
-from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
 
@@ -18,43 +16,7 @@ from sfumato.report.study import Statement
 
 sys.path.insert(0, str(Path(__file__).parent))
 import generated
-
-ROOT = Path(__file__).resolve().parents[3]
-VOID = {"meta", "link", "br", "hr", "img", "input", "path", "use", "rect"}
-
-
-class Page(HTMLParser):
-    """Open elements, ids and what could reach out to a network."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.stack: list[str] = []
-        self.ids: list[str] = []
-        self.tags: list[str] = []
-        self.links: list[str] = []
-        self.svgs: list[dict[str, str | None]] = []
-        self.feed(text)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        values = dict(attrs)
-        self.tags.append(tag)
-        if "id" in values:
-            self.ids.append(str(values["id"]))
-        self.links += [str(values[k]) for k in ("href", "src", "xlink:href", "action") if k in values]
-        if tag == "svg":
-            self.svgs.append(values)
-        if tag not in VOID:
-            self.stack.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.handle_starttag(tag, attrs)
-        if self.stack and self.stack[-1] == tag:
-            self.stack.pop()
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag not in VOID:
-            assert self.stack.pop() == tag
+from pages import ROOT, Page, assert_well_formed, run_step
 
 
 @pytest.fixture(scope="module")
@@ -65,12 +27,6 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def run_step(root: Path, step: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", f"tasks.{step}"]
-    path = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "PYTHONHASHSEED": "random"}
-    return subprocess.run(command, cwd=root, env=path, capture_output=True, text=True, check=False)
-
-
 @pytest.fixture(scope="module")
 def page(tree: Path) -> str:
     done = run_step(tree, "report")
@@ -79,11 +35,7 @@ def page(tree: Path) -> str:
 
 
 def test_page_is_well_formed_with_unique_ids_and_every_reference_meets_one(page: str) -> None:
-    parsed = Page(page)
-    assert parsed.stack == []
-    assert len(set(parsed.ids)) == len(parsed.ids)
-    wanted = {link[1:] for link in parsed.links} | set(re.findall(r"url\(#([^)]+)\)", page))
-    assert wanted <= set(parsed.ids)
+    assert_well_formed(page)
 
 
 def test_page_reaches_no_network_and_runs_no_script(page: str) -> None:

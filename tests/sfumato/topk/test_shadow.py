@@ -37,6 +37,7 @@ def test_a_shadow_model_never_sees_the_rows_left_out() -> None:
     assert np.array_equal(first[inside], second[inside])
 
 
+@pytest.mark.slow
 def test_lira_finds_the_members_of_an_overfitted_model() -> None:
     """Random labels, no privacy: the only way to fit them is to remember the rows."""
     problem = _problem(100)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from tasks import command
+from tasks.reported.files import Levels, belongs, documents, shared_statements
 
 if TYPE_CHECKING:
     from sfumato.params import Params
@@ -15,15 +16,12 @@ if TYPE_CHECKING:
 SYSTEM = "divergence"
 
 
-def current(
-    call: command.Call, name: tuple[str, str], documents: Iterable[Mapping[str, Any]]
-) -> tuple[Run, ...]:
+def current(call: command.Call, name: tuple[str, str]) -> tuple[Run, ...]:
     """The run whose files lie in the tree; nothing where the grid has no data set.
 
     Args:
         call: whose parameters say what belongs to the run.
         name: profile and variant.
-        documents: of this system.
     """
     from sfumato.report import run_of
 
@@ -34,16 +32,16 @@ def current(
         "divergence_confidence": params.train.confidence,
         "divergence_epsilon": params.studies.epsilon,
     }
-    profile, variant = name
-    return (run_of(profile, SYSTEM, variant, documents, keep=_in_grid(call.params), settings=settings),)
+    found = documents(call.root / "data" / "metrics" / SYSTEM)
+    return (run_of(name[0], SYSTEM, name[1], found, keep=_in_grid(call.params), settings=settings),)
 
 
 def _in_grid(params: Params) -> Callable[[str, Record], bool]:
     """Whether a record belongs to these parameters; files of other grids may lie beside."""
     divergence = params.divergence
     grid, attack, studies = divergence.grid, divergence.attack, divergence.studies
-    watched: Mapping[str, Collection[str]] = {"dataset": set(divergence.timeline.datasets)}
-    cells: dict[str, Mapping[str, Collection[str]]] = {
+    watched: Levels = {"dataset": set(divergence.timeline.datasets)}
+    cells: dict[str, Levels] = {
         "train": {"dataset": set(grid.datasets), "comparison": set(grid.comparisons)},
         "account": {
             "dataset": set(grid.datasets),
@@ -59,7 +57,7 @@ def _in_grid(params: Params) -> Callable[[str, Record], bool]:
         "timeline": watched,
         "monitor": watched,
     }
-    values: dict[str, Mapping[str, Collection[str]]] = {
+    values: dict[str, Levels] = {
         "epsilon": {"value": {*_epsilons(grid.epsilons), "inf"}, "method": set(grid.methods)},
         "coefficient": {"value": {f"{value:g}" for value in studies.coefficients}},
         "points": {"value": {f"{value:g}" for value in studies.points}},
@@ -68,9 +66,7 @@ def _in_grid(params: Params) -> Callable[[str, Record], bool]:
     }
 
     def keep(step: str, record: Record) -> bool:
-        levels = record.levels
-        allowed = {**cells.get(step, {}), **values.get(levels.get("study", ""), {})}
-        return all(levels[name] in texts for name, texts in allowed.items() if name in levels)
+        return belongs(record, {**cells.get(step, {}), **values.get(record.levels.get("study", ""), {})})
 
     return keep
 
@@ -83,21 +79,7 @@ def _epsilons(values: Iterable[float]) -> set[str]:
 
 def statements(call: command.Call) -> Iterator[Statement]:
     """The statements, each of which is one for all seeds."""
-    from sfumato import artifacts
-    from sfumato.records import epsilon_text
-    from sfumato.report import Statement
-    from sfumato.report.study import ALL_SEEDS
-
-    grid = call.params.divergence.grid
-    for dataset in grid.datasets:
-        for epsilon in (epsilon_text(value) for value in grid.epsilons):
-            for method in grid.methods:
-                path = call.root / "data" / "statements" / SYSTEM / dataset / f"{method}-{epsilon}.txt"
-                fields = path.with_suffix(".json")
-                if path.is_file():
-                    content = artifacts.read_json(fields) if fields.is_file() else {}
-                    text = path.read_text(encoding="utf-8")
-                    yield Statement(dataset, method, epsilon, ALL_SEEDS, text, content, SYSTEM)
+    return shared_statements(call.root, SYSTEM, call.params.divergence.grid)
 
 
 def settings(call: command.Call) -> dict[str, Any]:
