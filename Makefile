@@ -42,7 +42,7 @@ ui: $(STAMP)  ## the MLflow comparison UI and the Prefect UI, on this machine on
 docs: $(STAMP)  ## refresh the README's table and docs/claims.* from the last run and results/
 	$(BIN)/python -m tasks.docs
 
-medium: $(STAMP)  ## the medium profile: about an hour, resumable, figures go to results/medium
+medium: $(STAMP)  ## the medium profile: long, resumable, figures go to results/medium
 	$(BIN)/python -m flows.workspace --profile medium --all
 
 paper: $(STAMP)  ## the paper's scale: days on two cores, resumable

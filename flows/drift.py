@@ -85,7 +85,7 @@ def check_once(root: Path, watch: Watch) -> dict[str, Any]:
         _, alarms = episodes(records.all())
         record["alarm"] = record["check"] in alarms
         records.save(record)
-        _log(root, records, record)
+        log_to_mlflow(root, records, record)
         if record["alarm"]:
             _announce(root, records, record)
     logger.info(_sentence(record))
@@ -99,8 +99,8 @@ def estimate(root: Path, records: Records, check: str) -> Record:
 
     Raises:
         FlowError: if the step refused its input or the budget.
-        InterruptedStageError: if it was killed; what it charged stays charged.
-        StageFailedError: if it failed otherwise.
+        InterruptedStageError: if it was killed before its release; what it charged stays charged.
+        StageFailedError: if it failed otherwise. One that has released is paid for and counts, however it ended.
     """
     logger, children, last = get_run_logger(), Children(), [""]
 
@@ -115,10 +115,14 @@ def estimate(root: Path, records: Records, check: str) -> Record:
     except BaseException:
         children.stop()
         raise
+    record = records.read(check)
     if status == 0:
-        return records.read(check)
+        return record
+    if record["state"] == "released":
+        logger.warning("check %s ended with status %d after its release, which counts.", check, status)
+        return record
     sentence = last[0].removeprefix("check: ") or "the check ended without a word."
-    records.save({**records.read(check), "state": "refused" if status == 2 else "failed", "reason": sentence})
+    records.save({**record, "state": "refused" if status == 2 else "failed", "reason": sentence})
     if status == 2:
         raise FlowError(sentence)
     if status < 0:
@@ -133,16 +137,16 @@ def _send_what_waits(root: Path, records: Records) -> None:
         return
     record = records.read(episode.opened_by)
     if not (record.get("event") or {}).get("sent"):
-        _log(root, records, record)
+        log_to_mlflow(root, records, record)
         _announce(root, records, record)
 
 
-def _log(root: Path, records: Records, record: Record) -> None:
+def log_to_mlflow(root: Path, records: Records, record: Record) -> None:
     """Log to MLflow; what goes wrong is a warning, since the record is on disk."""
     try:
         record["mlflow_run"] = log_check(root, record)
     except SfumatoError as error:
-        record["mlflow_run"] = None
+        record.setdefault("mlflow_run", None)
         get_run_logger().warning("not logged to MLflow: %s", error)
     records.save(record)
 

@@ -16,6 +16,7 @@ import numpy as np
 from dp_accounting import dp_event
 from numpy.typing import NDArray
 
+from sfumato.checks import is_number
 from sfumato.errors import AccountingError, SfumatoError
 
 NeighboringRelation = Literal["add_or_remove_one", "replace_one"]
@@ -201,7 +202,7 @@ def subsampled_gaussian_step(sampling_rate: float, noise_multiplier: float) -> d
     Raises:
         AccountingError: if the rate is outside of [0, 1], as when the batch is larger than n.
     """
-    if isinstance(sampling_rate, bool) or not 0.0 <= float(sampling_rate) <= 1.0:
+    if not (is_number(sampling_rate) and 0.0 <= sampling_rate <= 1.0):
         raise AccountingError(
             f"sampling_rate is {sampling_rate!r}; allowed is a number from 0 to 1, "
             "so the expected batch size is at most the declared n."
@@ -222,7 +223,7 @@ def subsampled_gaussian(sampling_rate: float, noise_multiplier: float, steps: in
         AccountingError: if the rate is outside of [0, 1] or steps is not a whole number of at least 0.
     """
     step = subsampled_gaussian_step(sampling_rate, noise_multiplier)
-    if isinstance(steps, bool) or int(steps) != steps or steps < 0:
+    if not (is_number(steps) and 0 <= steps < math.inf and steps == int(steps)):
         raise AccountingError(f"steps is {steps!r}; allowed is a whole number of at least 0.")
     if steps == 0:
         return dp_event.NoOpDpEvent()

@@ -21,7 +21,7 @@ from sfumato.errors import SfumatoError  # noqa: E402  (threads are fixed before
 from sfumato.params import Params, load  # noqa: E402
 
 CELL_ORDER = ("dataset", "method", "epsilon", "block")
-SYSTEMS = ("divergence", "modulated", "topk")
+SYSTEMS = ("divergence", "modulated", "radiomap", "topk")
 OPTIONS = (*CELL_ORDER, "attack")
 
 
@@ -64,7 +64,7 @@ def systems_of(step: str) -> dict[str, Handler]:
     """System name -> its ``run`` of that step, loaded when it is called: a system's step needs no other system.
 
     >>> sorted(systems_of("warmup"))
-    ['topk']
+    ['radiomap', 'topk']
     """
 
     def handler(system: str) -> Handler:

@@ -9,6 +9,7 @@ from typing import cast, get_args
 from sfumato.datasets.population_specs import PopulationName
 from sfumato.errors import SfumatoError
 from sfumato.params import DatasetName, RegressionName
+from sfumato.params.radiomap import MapSource
 from tasks.command import Call, required
 
 RELEASE = "release"
@@ -41,7 +42,7 @@ def population_name(call: Call) -> PopulationName:
 
 def any_name(call: Call) -> str:
     """The cell's data set, of any kind, checked."""
-    kinds = (DatasetName, RegressionName, PopulationName)
+    kinds = (DatasetName, RegressionName, PopulationName, MapSource)
     name, allowed = required(call.options, "dataset"), [each for kind in kinds for each in get_args(kind)]
     if name not in allowed:
         raise SfumatoError(f"--dataset is {name!r}; allowed are {', '.join(allowed)}.")

@@ -29,7 +29,7 @@ def docs(call: command.Call) -> None:
         raise SfumatoError("there is no finished run to document; needed is one, such as make run leaves.")
     table = report.readme_table(study.current.profile, rows, seconds)
     text = report.between_markers(readme.read_text(encoding="utf-8"), table)
-    text = _with_divergence(_with_modulated(text, study), study)
+    text = _with_divergence(_with_radiomap(_with_modulated(text, study), study), study)
     artifacts.write_json(call.root / "docs" / "claims.json", report.claims_json(findings))
     artifacts.write_text(call.root / "docs" / "claims.md", report.claims_markdown(findings))
     artifacts.write_text(readme, text)
@@ -45,6 +45,18 @@ def _with_modulated(text: str, study: Study) -> str:
         return text
     table = report.modulated_readme_table(run.profile, rows)
     return report.between_markers(text, table, markers=report.MODULATED_MARKERS)
+
+
+def _with_radiomap(text: str, study: Study) -> str:
+    """The README with the radio map system's table, under the same conditions."""
+    from sfumato import report
+
+    run = study.current_of("radiomap")
+    rows = report.defence_rows(run) if run else []
+    if run is None or not rows or not any(marker in text for marker in report.RADIOMAP_MARKERS):
+        return text
+    table = report.radiomap_readme_table(run, rows)
+    return report.between_markers(text, table, markers=report.RADIOMAP_MARKERS)
 
 
 def _with_divergence(text: str, study: Study) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
+from typing import get_args
 
 from tasks import command, data_cells
 
@@ -10,8 +12,12 @@ from tasks import command, data_cells
 def prepare(call: command.Call) -> None:
     """Write ``data/prepared/<dataset>.npz``."""
     from sfumato import datasets
+    from sfumato.params.radiomap import MapSource
 
     name = data_cells.any_name(call)
+    if name in get_args(MapSource):
+        importlib.import_module("tasks.radiomap.prepare").run(call)
+        return
     raw = call.root / "data" / "raw"
     options = {
         "cifar10": {"source": call.params.data.cifar10_source},

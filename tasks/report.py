@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tasks import command
-from tasks.reported import divergence, modulated, topk
+from tasks.reported import divergence, modulated, radiomap, topk
 from tasks.reported.files import documents
 
 if TYPE_CHECKING:
@@ -40,19 +40,31 @@ def gather(call: command.Call) -> Study:
     name = _name_of(call.root, values)
     return Study(
         current=topk.current(call, name),
-        further=(modulated.current(call, name), *divergence.current(call, name)),
+        further=(
+            modulated.current(call, name),
+            *radiomap.current(call, name),
+            *divergence.current(call, name),
+        ),
         results=tuple(_results(call, values)),
         curves=tuple(topk.curves(call)),
         rocs=tuple(topk.roc_rows(call, "attack")),
         lira_rocs=tuple(topk.roc_rows(call, "membership")),
         supports=tuple(topk.supports(call)),
-        statements=(*topk.statements(call), *modulated.statements(call), *divergence.statements(call)),
+        statements=(
+            *topk.statements(call),
+            *modulated.statements(call),
+            *radiomap.statements(call),
+            *divergence.statements(call),
+        ),
         settings={
             **topk.settings(call.params),
             **modulated.settings(call.params),
+            **radiomap.settings(call),
             **divergence.settings(call),
         },
         tunings=tuple(modulated.tunings(call)),
+        round_curves=tuple(radiomap.curves(call)),
+        pictures=tuple(radiomap.pictures(call)),
     )
 
 

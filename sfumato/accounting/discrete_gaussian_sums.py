@@ -224,14 +224,39 @@ def discrete_gaussian_law(sigma: float) -> IntegerLaw:
     Raises:
         AccountingError: if sigma is not from 0.01 up to where the table would hold 2^24 numbers.
     """
-    if not (is_number(sigma) and sigma >= 0.01 and 2.0 * _REACH * sigma + 3.0 <= MAX_TABLE):
-        raise AccountingError(
-            f"sigma is {sigma!r}; allowed for a table is a number from 0.01 to {(MAX_TABLE - 3) / (2 * _REACH):.0f}."
-        )
+    _check_table(sigma)
     reach = math.ceil(_REACH * sigma) + 1
     z = np.arange(-reach, reach + 1, dtype=np.float64)
     weights = np.exp(-0.5 * (z / sigma) ** 2)
     return IntegerLaw(-reach, weights / math.fsum(weights))
+
+
+def _check_table(sigma: float) -> None:
+    if not (is_number(sigma) and sigma >= 0.01 and 2.0 * _REACH * sigma + 3.0 <= MAX_TABLE):
+        raise AccountingError(
+            f"sigma is {sigma!r}; allowed for a table is a number from 0.01 to {(MAX_TABLE - 3) / (2 * _REACH):.0f}."
+        )
+
+
+def _sum_reach(sigma: float, shares: int) -> int:
+    return math.ceil(_REACH * sigma * math.sqrt(shares)) + 1
+
+
+def sum_law_size(sigma: float, shares: int) -> int:
+    """How many numbers the transform of ``sum_law`` takes; it is refused as there, before anything is computed.
+
+    Raises:
+        AccountingError: as ``sum_law``.
+    """
+    if not (is_integer(shares) and 1 <= int(shares) <= MAX_SHARES):
+        raise AccountingError(f"shares is {shares!r}; allowed is an integer from 1 to {MAX_SHARES}.")
+    _check_table(sigma)
+    size = fast_length(2 * _sum_reach(sigma, shares) + 1)
+    if size > MAX_TABLE:
+        raise AccountingError(
+            f"shares is {shares} with sigma {sigma!r}; allowed for a table are up to {MAX_TABLE} numbers."
+        )
+    return size
 
 
 def sum_law(sigma: float, shares: int) -> IntegerLaw:
@@ -244,15 +269,8 @@ def sum_law(sigma: float, shares: int) -> IntegerLaw:
     Raises:
         AccountingError: if the table would hold more than 2^24 numbers, or shares is not at least 1.
     """
-    if not (is_integer(shares) and 1 <= int(shares) <= MAX_SHARES):
-        raise AccountingError(f"shares is {shares!r}; allowed is an integer from 1 to {MAX_SHARES}.")
-    one = discrete_gaussian_law(sigma)
-    reach = math.ceil(_REACH * sigma * math.sqrt(shares)) + 1
-    size = fast_length(max(2 * reach + 1, len(one.probabilities)))
-    if size > MAX_TABLE:
-        raise AccountingError(
-            f"shares is {shares} with sigma {sigma!r}; allowed for a table are up to {MAX_TABLE} numbers."
-        )
+    size = sum_law_size(sigma, shares)
+    one, reach = discrete_gaussian_law(sigma), _sum_reach(sigma, shares)
     if shares == 1:
         return one
     wrapped = np.zeros(size)

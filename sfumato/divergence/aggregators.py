@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from sfumato.checks import is_integer
 from sfumato.divergence.agreement import plan_of, points_of
-from sfumato.divergence.distributed import count_noise, counted_shares
+from sfumato.divergence.distributed import count_noise, counted_shares, require_readable
 from sfumato.divergence.estimator import release
 from sfumato.divergence.messages import (
     MAX_EXAMPLES,
@@ -121,7 +121,7 @@ class Aggregation(ABC):
         """End the enrolment: to each client its admission, and the invitation to the secure aggregation.
 
         Raises:
-            SfumatoError: if fewer than two enrolled, or no graph is safe with so many.
+            SfumatoError: if fewer than two enrolled, no graph is safe with so many, or nothing could be made of the sum.
         """
         if self._secure is not None:
             raise SfumatoError("the enrolment is over; allowed is to close it once.")
@@ -163,6 +163,7 @@ class Aggregation(ABC):
         if self.trust == "distributed":
             shares = counted_shares(clients, setting.survivors, corrupted)
             noise = count_noise(self._announced.epsilon, self._announced.delta, shares)
+            require_readable(length, noise, clients)
             bound += int(10.0 * noise.sigma * clients) + 1
         bits = modulus_bits_for(1, bound)
         return setting if bits <= MIN_MODULUS_BITS else with_bits(bits)

@@ -13,20 +13,23 @@
 from __future__ import annotations
 
 import hashlib
+from typing import get_args
 
 import numpy as np
 
 from sfumato.divergence.estimator import Estimate, calibrated_mechanism, describe_target
 from sfumato.divergence.intervals import (
-    Bounds,
+    Tail,
+    clipped_value,
     fixed_interval,
     inverted_interval,
     normal_quantile_of,
     target_range,
+    value_reach,
     variance_bound,
 )
 from sfumato.divergence.messages import Admission, Announcement
-from sfumato.divergence.plan import EstimatorPlan, Floor
+from sfumato.divergence.plan import EstimatorPlan, Floor, require_choice
 from sfumato.divergence.reference import PublicPoints, Reference
 from sfumato.divergence.sensitivity import sensitivity
 from sfumato.errors import SfumatoError
@@ -98,6 +101,7 @@ def estimate_from_value(
     delta: float,
     confidence: float,
     discrete: bool,
+    tail: Tail = "normal",
 ) -> Estimate:
     """What ``sfumato.divergence.estimator.release`` returns, rebuilt from its noisy value by who sees only that.
 
@@ -111,10 +115,12 @@ def estimate_from_value(
         delta: likewise.
         confidence: of the interval.
         discrete: whether the noise is discrete.
+        tail: as for ``release``.
 
     Raises:
         SfumatoError: if an argument is outside of what is allowed.
     """
+    require_choice("tail", tail, get_args(Tail))
     moved = sensitivity(points, reference, examples, plan)
     mechanism = calibrated_mechanism(moved.charged, epsilon, delta, discrete)
     rounding = mechanism.granularity / 2.0 if isinstance(mechanism, DiscreteGaussian) else 0.0
@@ -123,14 +129,15 @@ def estimate_from_value(
     if drawn:
         bound = variance_bound(plan, reference.smallest)
         spread = float(np.sqrt(bound.at(targets.clip(value)) / points.draws))
+        reach = value_reach(plan, reference.smallest) if tail == "guaranteed" else None
         found = inverted_interval(
-            value, mechanism.sigma, points.draws, bound.at, targets, confidence, rounding
+            value, mechanism.sigma, points.draws, bound, targets, confidence, rounding, reach
         )
     else:
         found = fixed_interval(value, normal_quantile_of(confidence) * mechanism.sigma + rounding, targets)
     return Estimate(
         raw=value,
-        clipped=Bounds(max(0.0, targets.low), max(0.0, targets.high)).clip(value),
+        clipped=clipped_value(value, plan, reference.smallest),
         low=found.low,
         high=found.high,
         confidence=confidence,

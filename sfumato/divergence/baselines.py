@@ -25,8 +25,8 @@ from numpy.typing import ArrayLike
 from sfumato.accounting import calibrate_gaussian
 from sfumato.divergence.counting import Counts
 from sfumato.divergence.evaluation import ratios
-from sfumato.divergence.intervals import target_range
-from sfumato.divergence.plan import EstimatorPlan, Vector, require_examples, require_number
+from sfumato.divergence.intervals import clipped_value
+from sfumato.divergence.plan import EstimatorPlan, Vector, array_of, require_examples, require_number
 from sfumato.divergence.reference import PublicPoints, Reference, all_points
 from sfumato.errors import SfumatoError
 from sfumato.mechanisms import Gaussian
@@ -43,7 +43,7 @@ class NoisyCountsEstimate:
 
     Attributes:
         raw: Phi's mean over the points, in nats; biased by the noise.
-        clipped: ``raw`` cut to where the target can lie.
+        clipped: ``raw`` cut to the range of the target, which a floor of kind ``clip`` lets reach below 0.
         noise_std: standard deviation of the noise of each summed count.
         client_noise_std: of each count of one client; 0 where the server adds the noise.
         epsilon: budget of one client, or of the histogram.
@@ -122,7 +122,7 @@ def local_release(
     Raises:
         SfumatoError: if an argument is outside of what is allowed, or the plan has no floor.
     """
-    own = np.asarray(client_counts)
+    own = array_of("client counts", client_counts)
     if own.ndim != 2 or not len(own) or own.dtype.kind not in "iu":
         raise SfumatoError(
             f"client counts are {own.dtype} of shape {own.shape}; allowed are integers, one row per client and at least one."
@@ -242,7 +242,6 @@ def _value(
 ) -> tuple[float, float]:
     """Phi's mean of noisy counts, which are first cut at 0, and the same cut to its range."""
     require_examples(examples)
-    targets = target_range(plan, reference.smallest)
     noisy = np.maximum(counts, 0.0) / (examples * reference.probabilities[points.cells])
     raw = float(points.weights @ plan.values(noisy))
-    return raw, min(max(raw, 0.0), targets.high)
+    return raw, clipped_value(raw, plan, reference.smallest)

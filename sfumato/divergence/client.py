@@ -18,12 +18,13 @@ from typing import Any
 from numpy.typing import NDArray
 
 from sfumato.divergence.aggregators import Entropy
-from sfumato.divergence.agreement import points_of, setting_of
+from sfumato.divergence.agreement import plan_of, points_of, setting_of
 from sfumato.divergence.counting import cell_counts
 from sfumato.divergence.distributed import (
     count_noise,
     counted_shares,
     draw_noise,
+    require_readable,
 )
 from sfumato.divergence.messages import (
     MAX_CLIENTS,
@@ -116,7 +117,7 @@ class PopulationClient:
         self._entropy, self._stream, self._trusts_aggregator = entropy, stream, trusts_aggregator
         self._limits = limits or Limits()
         self._announced: Announcement | None = None
-        self._admitted: Admission | None = None
+        self._sigma = 0.0
         self._secure: Client | None = None
 
     @property
@@ -128,8 +129,8 @@ class PopulationClient:
         """Agree to take part in one estimate, and declare the number of examples.
 
         Raises:
-            SfumatoError: if it is no announcement on the agreed reference, the client does not trust that way, or it
-                takes part in an estimate already.
+            SfumatoError: if it is no announcement on the agreed reference, the client does not trust that way, it takes
+                part in an estimate already, or nothing could be made of what it would send.
         """
         read = Announcement.decode(announcement)
         if self._announced is not None:
@@ -141,7 +142,9 @@ class PopulationClient:
                 f"client {self._identity} trusts no aggregator; allowed is the trust model 'distributed'."
             )
         self._limits.check(read)
-        _ = points_of(read, self._reference)
+        points, _ = points_of(read, self._reference), plan_of(read)
+        if read.trust == "distributed":
+            require_readable(points.count, count_noise(read.epsilon, read.delta, 1))
         self._announced = read
         return Enrolment(read.session, self._identity, int(self._cell_counts.sum())).encode()
 
@@ -153,7 +156,8 @@ class PopulationClient:
             invitation: of the secure aggregation.
 
         Raises:
-            SfumatoError: if these are none, are somebody else's, or promise too few survivors for any noise.
+            SfumatoError: if these are none, are somebody else's, promise too few survivors for any noise, or nothing could
+                be made of the sum of so many clients' noise.
         """
         announced, read = self._enrolled(), Admission.decode(admission)
         if read.session != announced.session or read.identity != self._identity:
@@ -163,15 +167,18 @@ class PopulationClient:
         if self._secure is not None:
             raise SfumatoError(f"client {self._identity} was admitted twice; allowed is once.")
         if announced.trust == "distributed":
-            counted_shares(read.clients, read.survivors, announced.corrupted_share)
+            shares = counted_shares(read.clients, read.survivors, announced.corrupted_share)
+            noise = count_noise(announced.epsilon, announced.delta, shares)
+            require_readable(len(announced.cells), noise, read.clients)
+            self._sigma = noise.sigma
         secure = Client(setting_of(read, len(announced.cells)), read.place, self._entropy)
         keys = secure.advertise(invitation)
-        self._admitted, self._secure = read, secure
+        self._secure = secure
         return keys
 
     def share_keys(self, neighbours: bytes) -> bytes:
         """Round 2: sealed shares of the client's secrets."""
-        return self._joined()[1].share_keys(neighbours)
+        return self._joined().share_keys(neighbours)
 
     def mask(self, relayed_shares: bytes) -> bytes:
         """Round 3: the counts, with the client's share of noise where nobody is trusted, under masks.
@@ -179,25 +186,23 @@ class PopulationClient:
         Raises:
             SfumatoError: as ``sfumato.secure_aggregation.Client.mask``.
         """
-        admitted, secure = self._joined()
+        secure = self._joined()
         announced = self._enrolled()
         counts = self._cell_counts[announced.cells]
         if announced.trust == "distributed":
-            shares = counted_shares(admitted.clients, admitted.survivors, announced.corrupted_share)
-            noise = count_noise(announced.epsilon, announced.delta, shares)
-            counts = counts + draw_noise(noise.sigma, len(counts), self._stream)
+            counts = counts + draw_noise(self._sigma, len(counts), self._stream)
         return secure.mask(relayed_shares, counts)
 
     def unmask(self, request: bytes) -> bytes:
         """Round 4: of each neighbour one share, which opens the sum."""
-        return self._joined()[1].unmask(request)
+        return self._joined().unmask(request)
 
     def _enrolled(self) -> Announcement:
         if self._announced is None:
             raise SfumatoError(f"client {self._identity} has not enrolled; allowed is to enrol first.")
         return self._announced
 
-    def _joined(self) -> tuple[Admission, Client]:
-        if self._admitted is None or self._secure is None:
+    def _joined(self) -> Client:
+        if self._secure is None:
             raise SfumatoError(f"client {self._identity} was not admitted; allowed is to join first.")
-        return self._admitted, self._secure
+        return self._secure

@@ -6,7 +6,7 @@
 >>> round(noise.sigma, 2), round(noise.noise_std, 2), sum(shares).shape
 (1.28, 5.72, (3,))
 
-The bound takes no less than a certain noise of each client, however many share it:
+The bound takes no less than a certain noise of each client, however many share it; at this epsilon and delta:
 
 >>> [round(count_noise(epsilon=1.0, delta=1e-5, shares=clients).sigma, 2) for clients in (10, 100, 1000, 100_000)]
 [1.81, 0.77, 0.75, 0.75]
@@ -20,27 +20,39 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import get_args
 
 import numpy as np
 from dp_accounting import dp_event
 from numpy.typing import ArrayLike, NDArray
 
 from sfumato.accounting.discrete_gaussian_sums import (
+    MAX_TABLE,
     DiscreteGaussianSum,
     calibrate_discrete_gaussian_sum,
     discrete_gaussian_law,
     sum_law,
+    sum_law_size,
 )
 from sfumato.divergence.estimator import describe_target
-from sfumato.divergence.intervals import Bounds, Sampling, inverted_interval, target_range, variance_bound
-from sfumato.divergence.noisy_counts import evaluate_noisy, noise_bias, value_interval
+from sfumato.divergence.intervals import (
+    Sampling,
+    Tail,
+    clipped_value,
+    inverted_interval,
+    target_range,
+    value_reach,
+    variance_bound,
+)
+from sfumato.divergence.noisy_counts import evaluate_noisy, noise_bias, require_points, value_interval
 from sfumato.divergence.plan import (
     EstimatorPlan,
+    require_choice,
     require_count,
     require_number,
 )
 from sfumato.divergence.reference import PublicPoints, Reference
-from sfumato.errors import SfumatoError
+from sfumato.errors import AccountingError, SfumatoError
 from sfumato.mechanisms import discrete_gaussian_noise
 from sfumato.rng import RandomStream, SystemStream
 
@@ -94,6 +106,30 @@ def counted_shares(clients: int, survivors: int, corrupted_share: float) -> int:
     return survivors - corrupted
 
 
+def require_readable(points: int, noise: DiscreteGaussianSum, clients: int = 1) -> None:
+    """Refuse, before anything is sent, a release of which no estimate could be made afterwards.
+
+    With more shares the sum is no less noisy, so what is refused for one share and one client, which is all that is known
+    before clients enrol, would be refused for any number of them.
+
+    Args:
+        points: how many counts each client sends.
+        noise: what each client adds to each of them.
+        clients: how many there can be in the sum.
+
+    Raises:
+        SfumatoError: if the points are too many for an interval, or the noise is too wide for its exact law.
+    """
+    require_points(points)
+    try:
+        sum_law_size(noise.sigma, clients)
+    except AccountingError:
+        raise SfumatoError(
+            f"the noise of a sum of {clients} counts is {math.sqrt(clients) * noise.sigma:.3g}, as epsilon and delta ask; "
+            f"allowed is noise whose law takes at most {MAX_TABLE} numbers, that is a larger epsilon or delta."
+        ) from None
+
+
 def draw_noise(sigma: float, size: int, stream: RandomStream) -> NDArray[np.int64]:
     """One client's share: independent draws of N_Z(0, sigma^2).
 
@@ -127,12 +163,13 @@ class DistributedEstimate:
 
     Attributes:
         raw: Phi's mean at the noisy counts, in nats, biased by the noise.
-        clipped: the same, cut to the range of the target, post-processing.
+        clipped: the same, cut to the range of the target, which a floor of kind ``clip`` lets reach below 0.
         low: of the interval for the target, over the draw of the points and the noise.
         high: of that interval.
         value_low: of the interval for Phi's mean at these points without noise; valid without any approximation.
         value_high: of that interval.
-        confidence: of both intervals, at least.
+        confidence: of both intervals, at least; where points were drawn and the normal tail was asked for, of ``low`` and
+            ``high`` only about that (``sfumato.divergence.estimator.release``).
         sampling: how ``low`` and ``high`` allow for the draw of the points, as in ``sfumato.divergence.estimator``.
         bias: the noise's average shift of ``raw``, estimated at the noisy counts.
         sigma: of one client's share.
@@ -176,6 +213,7 @@ def estimate(
     plan: EstimatorPlan,
     delta: float,
     confidence: float = 0.95,
+    tail: Tail = "guaranteed",
 ) -> DistributedEstimate:
     """The divergence from the sum of the clients' noisy counts.
 
@@ -191,10 +229,13 @@ def estimate(
         plan: floor and lambda.
         delta: of the release.
         confidence: of the interval.
+        tail: of the mean over drawn points, as in ``sfumato.divergence.estimator.release``. The noise is bounded without
+            any approximation, and by default so is the draw.
 
     Raises:
         SfumatoError: if an argument does not fit, or fewer clients survived than the guarantee needs.
     """
+    require_choice("tail", tail, get_args(Tail))
     require_count("survivors", survivors, noise.shares, 10**8)
     noise_std = math.sqrt(survivors) * noise.sigma
     raw = evaluate_noisy(counts, examples, points, reference, plan)
@@ -203,10 +244,10 @@ def estimate(
     # Where points were drawn, half of the allowed misses go to the noise and half to the draw.
     each = (1.0 + confidence) / 2.0 if drawn else confidence
     inner = value_interval(counts, examples, points, reference, plan, noise_std, each)
-    low, high = _target_interval(inner, points, reference, plan, each) if drawn else inner
+    low, high = _target_interval(inner, points, reference, plan, each, tail) if drawn else inner
     return DistributedEstimate(
         raw=raw,
-        clipped=Bounds(max(0.0, targets.low), max(0.0, targets.high)).clip(raw),
+        clipped=clipped_value(raw, plan, reference.smallest),
         low=targets.clip(low),
         high=targets.clip(high),
         value_low=inner[0],
@@ -232,8 +273,10 @@ def _target_interval(
     reference: Reference,
     plan: EstimatorPlan,
     confidence: float,
+    tail: Tail,
 ) -> tuple[float, float]:
     """Every target from which some value within ``inner`` is not a surprise, by the public bound on Phi's variance."""
     targets, bound = target_range(plan, reference.smallest), variance_bound(plan, reference.smallest)
-    ends = [inverted_interval(v, 0.0, points.draws, bound.at, targets, confidence, 0.0) for v in inner]
+    reach = value_reach(plan, reference.smallest) if tail == "guaranteed" else None
+    ends = [inverted_interval(v, 0.0, points.draws, bound, targets, confidence, 0.0, reach) for v in inner]
     return ends[0].low, ends[1].high

@@ -37,6 +37,7 @@ from sfumato.divergence.intervals import (
     Bounds,
     Sampling,
     Tail,
+    clipped_value,
     fixed_interval,
     inverted_interval,
     normal_quantile_of,
@@ -75,7 +76,7 @@ class Estimate:
 
     Attributes:
         raw: the noisy value in nats, unbiased for the target, possibly outside of its range.
-        clipped: ``raw`` cut to the range of the target.
+        clipped: ``raw`` cut to the range of the target, which a floor of kind ``clip`` lets reach below 0.
         low: lower end of the interval, within the range of the target.
         high: upper end.
         confidence: of the interval.
@@ -170,7 +171,7 @@ def release(
         variance_share: the share of mu^2 that the second moment gets.
         tail: of the mean over the points with a public bound. ``normal`` holds for many points; with about ten of them,
             and a divergence that a rare cell carries, it covers less often than it says. ``guaranteed`` holds for any
-            number and is wider (Chebyshev, Bernstein).
+            number, at each end by itself, and is wider (Cantelli, Bernstein).
 
     Raises:
         SfumatoError: if an argument is outside of what is allowed, or the plan has no floor.
@@ -241,13 +242,12 @@ def release_batches(
     noise_std = math.hypot(*(part.noise.sigma for part in parts)) / len(parts)
     worst = max(parts, key=lambda part: part.noise.sigma)
     draws = sum(batch.points.draws for batch in batches)
-    targets = target_range(plan, reference.smallest)
     sampling_std, found = _interval(
         parts, how, raw, noise_std, draws, (plan, reference.smallest), confidence, tail
     )
     return Estimate(
         raw=raw,
-        clipped=Bounds(max(0.0, targets.low), max(0.0, targets.high)).clip(raw),
+        clipped=clipped_value(raw, plan, reference.smallest),
         low=found.low,
         high=found.high,
         confidence=confidence,
@@ -332,10 +332,10 @@ def _interval(
         return 0.0, fixed_interval(raw, z * noise_std + rounding, targets)
     bound = variance_bound(plan, smallest)
     if how == "public_bound":
-        variance = bound.at if len(parts) == 1 else bound.of_mean
-        sampling_std = math.sqrt(variance(targets.clip(raw)) / draws)
+        own = bound if len(parts) == 1 else bound.concave
+        sampling_std = math.sqrt(own.at(targets.clip(raw)) / draws)
         reach = value_reach(plan, smallest) if tail == "guaranteed" else None
-        found = inverted_interval(raw, noise_std, draws, variance, targets, confidence, rounding, reach)
+        found = inverted_interval(raw, noise_std, draws, own, targets, confidence, rounding, reach)
         return sampling_std, found
     moment = float(np.mean([part.moment for part in parts]))  # type: ignore[arg-type]
     moment_std = math.hypot(*(part.moment_noise.sigma for part in parts if part.moment_noise)) / len(parts)

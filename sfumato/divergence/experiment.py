@@ -28,6 +28,7 @@ from sfumato.accounting.discrete_gaussian_sums import DiscreteGaussianSum, sum_l
 from sfumato.divergence.baselines import central_histogram, local_release
 from sfumato.divergence.coefficient import choose_coefficient, uniform_prior
 from sfumato.divergence.comparisons import Pair
+from sfumato.divergence.counting import Counts
 from sfumato.divergence.distributed import count_noise, counted_shares, draw_noise
 from sfumato.divergence.estimator import Batch, release_batches
 from sfumato.divergence.estimator import Estimate as Estimated
@@ -89,6 +90,8 @@ class Found:
         noise_std: of the released number, or of each count where the noise is on counts; None without noise.
         events: what one example spent, to be priced under replace-one.
         interval: low and high, where one was asked for and the method has one.
+        interval_target: what the interval is for: ``target``, but for the mean over batches the mean of the batches' own
+            targets, which lies above that (``sfumato.divergence.estimator.release_batches``); None without an interval.
     """
 
     raw: float
@@ -96,6 +99,7 @@ class Found:
     noise_std: float | None
     events: tuple[DpEvent, ...] = ()
     interval: tuple[float, float] | None = None
+    interval_target: float | None = None
 
 
 def estimate(
@@ -130,9 +134,12 @@ def estimate(
         raw = evaluate(pair.counts[points.cells], pair.examples, points, pair.reference, plan)
         return Found(raw, target, None)
     if method.name == "per_batch":
-        batches = _batches(pair, setting, streams)
+        counts = _batch_counts(pair, setting, streams)
+        batches = _batches(counts, pair, setting, streams)
         if interval:
-            return _with_interval(batches, pair, setting, plan, epsilon, target, noise)
+            each = [target_divergence(pair.reference, own / own.sum(), plan) for own in counts]
+            found = _with_interval(batches, pair, setting, plan, epsilon, target, noise)
+            return replace(found, interval_target=math.fsum(each) / len(each))
         return _averaged(
             [_one_number(batch, pair, setting, plan, epsilon, target, noise) for batch in batches]
         )
@@ -243,19 +250,23 @@ def _with_interval(
         confidence=setting.confidence,
         variance_share=setting.variance_share,
     )
-    return Found(found.raw, target, found.noise_std, found.events, (found.low, found.high))
+    return Found(found.raw, target, found.noise_std, found.events, (found.low, found.high), target)
 
 
-def _batches(pair: Pair, setting: Setting, streams: Streams) -> list[Batch]:
-    """T groups of clients of about the same number, parted in public, each with points of its own."""
+def _batch_counts(pair: Pair, setting: Setting, streams: Streams) -> Counts:
+    """(T, cells) counts of T groups of clients of about the same number, parted in public."""
     order = streams.stream("batches", pair.name).permutation(pair.client_count)
     groups = np.empty(pair.client_count, np.int64)
     groups[order] = np.arange(pair.client_count) % setting.batches
+    return pair.group_counts(groups, setting.batches)
+
+
+def _batches(counts: Counts, pair: Pair, setting: Setting, streams: Streams) -> list[Batch]:
+    """The groups, each with points of its own."""
     drawn = [
         draw_points(pair.reference, setting.points, streams.stream("points", pair.name, number + 1))
         for number in range(setting.batches)
     ]
-    counts = pair.group_counts(groups, setting.batches)
     return [Batch(own[p.cells], int(own.sum()), p) for own, p in zip(counts, drawn, strict=True)]
 
 

@@ -18,7 +18,7 @@ value a surprise (as Wilson's does for proportions), and is narrow where the div
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
@@ -77,6 +77,11 @@ class VarianceBound:
         """A concave bound above V: of the mean variance of several populations whose mean of T is this."""
         return self._in_bin(len(self.ends) - 1, target)
 
+    @property
+    def concave(self) -> VarianceBound:
+        """``of_mean`` as a bound of its own."""
+        return VarianceBound(self.ends[-1:], self.slopes[-1:], self.offsets[-1:])
+
     def largest(self, targets: Bounds) -> float:
         """The largest V of the range."""
         grid = np.linspace(targets.low, targets.high, 1001)
@@ -124,6 +129,23 @@ def target_range(plan: EstimatorPlan, smallest: float) -> Bounds:
     if plan.coefficient * floor.level > 1.0:
         least = float(phi(floor.level, plan.coefficient))
     return Bounds(least, float(max(phi(floor.level, plan.coefficient), phi(highest, plan.coefficient))))
+
+
+def clipped_value(value: float, plan: EstimatorPlan, smallest: float) -> float:
+    """The value cut to where its target lies, as its interval is.
+
+    A floor that mixes makes that a divergence, never below 0. One that clips does not: the target, and so the result,
+    can be negative there. Who reports it as a divergence may cut it at 0.
+
+    Args:
+        value: in nats.
+        plan: with a floor.
+        smallest: pi_min of the reference.
+
+    Raises:
+        SfumatoError: if there is no floor.
+    """
+    return target_range(plan, smallest).clip(value)
 
 
 @lru_cache(maxsize=64)
@@ -259,7 +281,7 @@ def inverted_interval(
     value: float,
     noise_std: float,
     draws: int,
-    variance: Callable[[float], float],
+    bound: VarianceBound,
     targets: Bounds,
     confidence: float,
     rounding: float,
@@ -270,13 +292,17 @@ def inverted_interval(
     Without ``reach`` the mean over m points is taken as normal with the largest variance that a population of this T can
     have: |value - T| <= z sqrt(V(T) / m + sigma^2). With few points and a target carried by a rare cell that covers
     less often than it says. With ``reach`` nothing is taken as normal but the noise: half of what may be missed goes
-    to it, half to the smaller of Chebyshev's and Bernstein's deviations of the mean.
+    to it, and nothing where there is none; the rest to the smaller of Cantelli's and Bernstein's deviations of the mean,
+    each to one side, so that one end by itself misses with at most half of what both together may.
+
+    V jumps between its bins, so the accepted T need not be one piece; the farthest is found exactly, since within a bin
+    each line above V makes the condition a quadratic inequality.
 
     Args:
         value: the noisy estimate.
         noise_std: sigma of the privacy noise.
         draws: m, over all batches.
-        variance: V of a target.
+        bound: V; its ``concave`` for a mean over several populations.
         targets: where T lies.
         confidence: between 0 and 1.
         rounding: of the value, at most.
@@ -284,34 +310,68 @@ def inverted_interval(
     """
     missed = 1.0 - confidence
     z = normal_quantile_of(confidence if reach is None else 1.0 - missed / 2.0)
-
-    def deviation(target: float) -> float:
-        own = variance(target) / draws
-        if reach is None:
-            return z * math.sqrt(own + noise_std**2)
-        log_level = math.log(4.0 / missed)
+    noise = z * noise_std + rounding
+    if reach is None:
+        limits = [_Limit(rounding, 0.0, z**2 / draws, (z * noise_std) ** 2)]
+    else:
+        part = missed / 2.0 if noise_std > 0.0 else missed
+        log_level = math.log(2.0 / part)
         linear = reach * log_level / (3.0 * draws)
-        bernstein = linear + math.sqrt(linear**2 + 2.0 * own * log_level)
-        return z * noise_std + min(math.sqrt(2.0 * own / missed), bernstein)
+        limits = [
+            _Limit(noise, 0.0, (2.0 / part - 1.0) / draws, 0.0),
+            _Limit(noise, linear, 2.0 * log_level / draws, 0.0),
+        ]
+    nearest = targets.clip(value)
+    down, up = (_farthest(nearest, value, side, bound, targets, limits, noise) for side in (-1.0, 1.0))
+    return Bounds(targets.clip(nearest - down), targets.clip(nearest + up))
 
-    def inside(target: float) -> bool:
-        return abs(value - target) <= deviation(target) + rounding
 
-    grid = np.linspace(targets.low, targets.high, 101).tolist()
-    start = targets.clip(value)
-    accepted = [start, *(target for target in grid if inside(target))]
-    step = (targets.high - targets.low) / 100.0
-    low, high = min(accepted), max(accepted)
-    return Bounds(
-        _edge(inside, low, max(targets.low, low - step)), _edge(inside, high, min(targets.high, high + step))
+@dataclass(frozen=True)
+class _Limit:
+    """How far T may lie from a value: d^2 - 2 linear d <= scale V(T) + constant for d = |value - T| - exempt >= 0."""
+
+    exempt: float
+    linear: float
+    scale: float
+    constant: float
+
+    def allowed(
+        self, nearest: float, gap: float, side: float, slopes: Vector, offsets: Vector
+    ) -> tuple[Vector, Vector]:
+        """(b,) least and largest u = side (T - nearest) that none of a bin's (b, s) lines forbids, at u + gap from the value.
+
+        Where every u is forbidden the least is above the largest. The least line is V(T) + T^2.
+        """
+        start = gap - self.exempt
+        half = start - self.linear - self.scale * side * (slopes / 2.0 - nearest)
+        parts = (start**2, -2.0 * self.linear * start, -self.constant, self.scale * nearest**2)
+        end = sum(parts) - self.scale * (offsets + slopes * nearest)
+        # Rounded outwards, by what float64 can lose.
+        size = sum(map(abs, parts)) + self.scale * (np.abs(offsets) + np.abs(slopes * nearest))
+        by = 1.0 + self.scale
+        square = half**2 - by * end + 1e-14 * (half**2 + by * size)
+        root = np.where(square < 0.0, -math.inf, np.sqrt(np.abs(square)))
+        return ((-half - root) / by).max(axis=1), ((-half + root) / by).min(axis=1)
+
+
+def _farthest(
+    nearest: float,
+    value: float,
+    side: float,
+    bound: VarianceBound,
+    targets: Bounds,
+    limits: Sequence[_Limit],
+    noise: float,
+) -> float:
+    """How far from ``nearest`` the farthest T on one side lies that noise alone, or all limits together, allow."""
+    gap = side * (nearest - value)
+    edges = side * (np.concatenate([[targets.low], bound.ends]) - nearest)
+    first = np.maximum(np.minimum(edges[:-1], edges[1:]), noise - gap)
+    last = np.maximum(edges[:-1], edges[1:])
+    slopes, offsets = (
+        np.hstack([own, np.broadcast_to(own[-1], own.shape)]) for own in (bound.slopes, bound.offsets)
     )
-
-
-def _edge(inside: Callable[[float], bool], accepted: float, beyond: float) -> float:
-    """The last target on the way from an accepted one to one beyond, rounded outwards."""
-    if inside(beyond):
-        return beyond
-    for _ in range(40):
-        middle = 0.5 * (accepted + beyond)
-        accepted, beyond = (middle, beyond) if inside(middle) else (accepted, middle)
-    return beyond
+    for limit in limits:
+        least, largest = limit.allowed(nearest, gap, side, slopes, offsets)
+        first, last = np.maximum(first, least), np.minimum(last, largest)
+    return max(0.0, noise - gap, float(last[first <= last].max(initial=0.0)))

@@ -68,7 +68,7 @@ class MonitoringPlan:
         delta: of every price.
         yearly_epsilon: what all checks of one year may cost together.
         threshold: the divergence, in nats, from which on there is drift; public, fixed in advance.
-        confidence: of the interval that decides. ``sides`` says how.
+        confidence: of the deciding interval, as ``sides`` says; of drawn points only the guaranteed one (``tail``) has it.
         sides: ``one`` gives each end of the interval the confidence by itself, since a drift is decided by the
             lower end alone; ``two`` gives it to both ends together.
         correction: ``none`` holds the false alarms of each check; ``bonferroni`` divides them by the checks of a
@@ -178,7 +178,7 @@ class MonitoringPlan:
     # ----------------------------------------------------------------------------------------- the decision
     @property
     def false_alarm_level(self) -> float:
-        """Probability that one check calls a divergence that is exactly the threshold a drift."""
+        """Probability that one check calls a divergence of exactly the threshold a drift; for drawn points a bound."""
         return self._error_of_one_end / (self.checks_per_year if self.correction == "bonferroni" else 1)
 
     @property
@@ -201,7 +201,7 @@ class MonitoringPlan:
         The point is not asked: with noise it passes a threshold as often as not when the divergence is there.
 
         Args:
-            low: lower end, in nats, before any clipping.
+            low: lower end, in nats; cut to the target's range or not is the same to a threshold inside (`detection`).
             high: upper end.
 
         Raises:
@@ -282,8 +282,8 @@ class FalseAlarms:
 def outcomes(plan: MonitoringPlan, divergence: float, error_std: float) -> Outcomes:
     """What one check decides when the divergence is that, with an unbiased normal error.
 
-    Exact where the error is the Gaussian noise alone, or noise and a normal sampling error that the interval knows;
-    an interval that is wider, as one with a public bound on the sampling variance, alarms less often.
+    Exact where the error is the Gaussian noise alone, every cell being a point. Few drawn points have no normal error: by
+    the guaranteed interval they call the threshold a drift at most that often; `detection` says what they detect.
 
     Args:
         plan: the plan.

@@ -29,6 +29,7 @@ from sfumato.accounting.numeric import find_root, minimum
 from sfumato.divergence.plan import (
     EstimatorPlan,
     Vector,
+    array_of,
     floored_ratio,
     phi,
     require_examples,
@@ -37,8 +38,8 @@ from sfumato.divergence.plan import (
 from sfumato.divergence.reference import PublicPoints, Reference
 from sfumato.errors import SfumatoError
 
+MAX_INTERVAL_POINTS = 10_000
 _PIECES = 400
-_MAX_PIECES = 4_000_000
 _LARGEST_COUNT = 2**52
 
 
@@ -69,7 +70,7 @@ def checked_counts(
     require_examples(examples)
     points.check_within(reference)
     _ = plan.required_floor
-    own = np.asarray(counts)
+    own = array_of("noisy counts", counts)
     if own.shape != (points.count,) or own.dtype.kind not in "iu":
         raise SfumatoError(
             f"noisy counts are {own.dtype} of shape {own.shape}; allowed is one integer per point, ({points.count},)."
@@ -167,7 +168,7 @@ def value_interval(
     Args:
         counts: (k,) integers, the noisy sum.
         examples: N.
-        points: the public points, up to 10,000.
+        points: the public points, up to ``MAX_INTERVAL_POINTS``.
         reference: Pi.
         plan: floor and lambda.
         noise_std: s of the sum, or a bound on it.
@@ -181,10 +182,7 @@ def value_interval(
     """
     own = checked_counts(counts, examples, points, reference, plan)
     check_confidence(confidence)
-    if points.count * _PIECES > _MAX_PIECES:
-        raise SfumatoError(
-            f"points are {points.count}; allowed for an interval are {_MAX_PIECES // _PIECES} when clients add the noise."
-        )
+    require_points(points.count)
     radius = noise_radius(noise_std, points.count, confidence)
     low = np.clip(own - radius, 0.0, float(examples))
     high = np.clip(own + radius, 0.0, float(examples))
@@ -196,6 +194,18 @@ def value_interval(
     upper, lower = _piece_bounds(edges, examples, points, reference, plan)
     weights = points.weights[:, None]
     return -_dual_bound(-weights * lower, squares, radius), _dual_bound(weights * upper, squares, radius)
+
+
+def require_points(count: int) -> None:
+    """Refuse more points than an interval is computed for.
+
+    Raises:
+        SfumatoError: if they are more than ``MAX_INTERVAL_POINTS``.
+    """
+    if count > MAX_INTERVAL_POINTS:
+        raise SfumatoError(
+            f"points are {count}; allowed are at most {MAX_INTERVAL_POINTS} where clients add the noise."
+        )
 
 
 def _dual_bound(values: Vector, squares: Vector, radius: float) -> float:
@@ -224,7 +234,8 @@ def check_confidence(confidence: object) -> None:
     Raises:
         SfumatoError: unless it is a number above 0 and below 1.
     """
-    require_number("confidence", confidence, 1e-9, 1.0 - 1e-12)
+    # A little beyond what can be announced, as half of the misses of an announced one go to the noise.
+    require_number("confidence", confidence, 1e-9, 1.0 - 1e-13)
 
 
 def _piece_bounds(

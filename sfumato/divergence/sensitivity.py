@@ -190,22 +190,26 @@ def _closed_steps(
 
 
 def inflections(coefficient: float, center: float) -> tuple[float, ...]:
-    """Where (Phi(r) - t)^2 turns from convex to concave or back, ascending."""
+    """Where (Phi(r) - t)^2 turns from convex to concave or back, ascending.
 
-    def turn(r: float) -> float:
-        return (coefficient * r) ** 2 - coefficient * (r + 1.0) + 1.0 - center - math.log(r)
-
+    Solved in z = ln(lambda r), where q is e^2z - e^z - z + c with its least value c at 0, for any lambda. A place beyond the
+    numbers that float64 has is cut to 0 or to e^700, which no ratio reaches.
+    """
     if coefficient == 0:
         return (math.exp(1.0 - center),) if center > -600.0 else ()
-    middle = 1.0 / coefficient
-    if turn(middle) >= 0.0:
+    log_coefficient = math.log(coefficient)
+    least = 1.0 - coefficient - center + log_coefficient
+    if least >= 0.0:
         return ()
-    low, high = middle, middle
-    while turn(low) < 0.0:
-        low /= 2.0
-    while turn(high) < 0.0:
-        high *= 2.0
-    return find_root(turn, low, middle, 1e-14 * middle), find_root(turn, middle, high, 1e-14 * high)
+
+    def turn(z: float) -> float:
+        return math.expm1(z) * math.exp(z) - z + least
+
+    # Below 0 the exponentials lie between -1/4 and 0; above, y (y - 1) - ln y >= y (y - 2) for y = e^z.
+    # Both ends have room for rounding.
+    ends = ((1.000001 * least - 0.25, 0.0), (0.0, math.log(2.0 + math.sqrt(-least)) + 1e-6))
+    roots = [find_root(turn, low, high, 1e-14) for low, high in ends]
+    return tuple(math.exp(min(root - log_coefficient, 700.0)) for root in roots)
 
 
 def _best_pair(first: Vector, second: Vector, spare: bool) -> tuple[float, int, int]:

@@ -12,6 +12,8 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import numpy as np
 
 from sfumato.divergence.aggregators import Entropy
@@ -21,15 +23,17 @@ from sfumato.divergence.distributed import (
     count_noise,
     counted_shares,
     estimate,
+    require_readable,
 )
 from sfumato.divergence.estimator import Estimate
+from sfumato.divergence.intervals import Tail
 from sfumato.divergence.messages import (
     Announcement,
     NoisyCounts,
     Result,
     Trust,
 )
-from sfumato.divergence.plan import EstimatorPlan
+from sfumato.divergence.plan import EstimatorPlan, require_choice
 from sfumato.divergence.reference import PublicPoints, Reference
 from sfumato.divergence.wire import SESSION_BYTES
 from sfumato.errors import SfumatoError
@@ -48,9 +52,12 @@ class PopulationServer:
         trust: who adds the noise.
         confidence: of the interval.
         corrupted_share: how large a share of the clients may collude with who runs the aggregation.
+        tail: of the interval's mean over drawn points, as in ``sfumato.divergence.estimator.release``; by default
+            ``normal`` with a trusted aggregator and ``guaranteed`` where clients add the noise. Nobody else is told.
 
     Raises:
-        SfumatoError: if a value is outside of what is allowed, or the plan has no floor.
+        SfumatoError: if a value is outside of what is allowed, the plan has no floor, or no estimate could be made of what
+            would be released.
     """
 
     def __init__(
@@ -64,9 +71,12 @@ class PopulationServer:
         trust: Trust = "trusted_aggregator",
         confidence: float = 0.95,
         corrupted_share: float = 0.1,
+        tail: Tail | None = None,
     ) -> None:
         """A server before its announcement."""
         floor = plan.required_floor
+        self._tail: Tail = tail or ("normal" if trust == "trusted_aggregator" else "guaranteed")
+        require_choice("tail", self._tail, get_args(Tail))
         times = np.rint(points.weights * points.draws).astype(np.int64)
         self._announced = Announcement(
             session=entropy(SESSION_BYTES),
@@ -88,6 +98,8 @@ class PopulationServer:
             raise SfumatoError(
                 "the points' weights are no shares of draws; allowed are drawn points, or all cells by their probability."
             )
+        if trust == "distributed":
+            require_readable(self._points.count, count_noise(epsilon, delta, 1))
         self._finished = False
 
     def announcement(self) -> bytes:
@@ -124,6 +136,7 @@ class PopulationServer:
             self._announced.delta,
             self._announced.confidence,
             read.discrete,
+            self._tail,
         )
 
     def _from_counts(self, read: NoisyCounts) -> DistributedEstimate:
@@ -140,4 +153,5 @@ class PopulationServer:
             self._plan,
             announced.delta,
             announced.confidence,
+            self._tail,
         )

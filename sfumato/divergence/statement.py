@@ -18,7 +18,7 @@ from sfumato.divergence.experiment import Setting
 from sfumato.divergence.methods import Method
 from sfumato.errors import SfumatoError
 from sfumato.guarantee import AuditBound, Figure, Phase, PrivacyStatement, TuningCost
-from sfumato.ledger import EventLedger
+from sfumato.ledger import EventJson, EventLedger
 
 NOT_AUDITED = AuditBound(None, None, "no audit was run for this method and epsilon")
 NOT_COVERED = (
@@ -121,7 +121,7 @@ def privacy_statement(
     figures = [Figure("zcdp", price.zcdp, f"rho = {price.rho:.4g}, optimal conversion")]
     if price.gaussian:
         figures.insert(0, Figure("gaussian", price.epsilon, "exact"))
-    discrete = mode == "release"
+    discrete, moment = mode == "release", _has_moment(method, setting, ledger)
     return PrivacyStatement(
         system="divergence",
         method=method.name,
@@ -135,8 +135,8 @@ def privacy_statement(
         delta=setting.delta,
         accountant=price.accountant,
         figures=tuple(figures),
-        mechanism=_MECHANISMS[method.trust] if method.name != "histogram" else _HISTOGRAM,
-        phases=(_phase(price),),
+        mechanism=_mechanism(method, moment),
+        phases=_phases(ledger, moment),
         sampling_assumed="none",
         sampling_used="none",
         empty_batches=0,
@@ -153,10 +153,40 @@ def privacy_statement(
 _HISTOGRAM = "Gaussian noise on the count of every cell; a baseline, shown for scale"
 
 
-def _phase(price: Price) -> Phase:
-    """Noise in units of one record's largest contribution, half of what replacing it moves."""
-    multiplier = 2.0 / (2.0 * price.rho) ** 0.5
-    return Phase("release", price.releases, 1.0, multiplier, 0.5, sensitivity=1.0)
+_SECOND_MOMENT = (
+    ", and on the mean of Phi squared, with a sensitivity and a share of the budget of its own, which tells how far the draw "
+    "of the points scatters"
+)
+
+
+def _mechanism(method: Method, moment: bool) -> str:
+    own = _HISTOGRAM if method.name == "histogram" else _MECHANISMS[method.trust]
+    return own + _SECOND_MOMENT if moment else own
+
+
+def _has_moment(method: Method, setting: Setting, ledger: EventLedger) -> bool:
+    """Whether the two recorded releases are a value and the second moment of Phi."""
+    shared = setting.sampling == "budget_share" and method.drawn and method.trust == "central"
+    return shared and ledger.steps == 2
+
+
+def _phases(ledger: EventLedger, moment: bool) -> tuple[Phase, ...]:
+    """Each event with its noise in units of one record's largest contribution, half of what replacing it moves."""
+    private = [entry for entry in ledger.to_json() if entry["kind"] != "no_op"]
+    entries = [(_multiplier(entry), int(entry["count"])) for entry in private]
+    if not moment:
+        return tuple(Phase("release", count, 1.0, noise, 0.5, sensitivity=1.0) for noise, count in entries)
+    each = [noise for noise, count in entries for _ in range(count)]
+    names = ("release of the value", "release of the second moment")
+    return tuple(
+        Phase(name, 1, 1.0, noise, 0.5, sensitivity=1.0) for name, noise in zip(names, each, strict=True)
+    )
+
+
+def _multiplier(entry: EventJson) -> float:
+    if entry["kind"] == "zcdp":
+        return 2.0 / (2.0 * float(entry["rho"])) ** 0.5
+    return float(entry["noise_multiplier"])
 
 
 def _notes(method: Method, setting: Setting) -> tuple[str, ...]:
@@ -169,7 +199,7 @@ def _notes(method: Method, setting: Setting) -> tuple[str, ...]:
     found = [
         f"the ratio is {below}; the level is {floor.level:g}",
         "rare codes share one cell, which lowers the divergence further",
-        "the noise of the phase is in units of its sensitivity, which is computed for the points that were drawn",
+        "the noise of a phase is in units of its sensitivity, which is computed for the points that were drawn",
     ]
     if method.name == "per_batch":
         found.append(

@@ -43,7 +43,7 @@ class Cell:
         method: by name.
         setting: all public numbers.
         epsilon: None without privacy.
-        interval: whether intervals are computed and held against the target.
+        interval: whether intervals are computed and held against what they are for.
     """
 
     study: str
@@ -128,7 +128,11 @@ def _noise_and_coverage(found: Sequence[Found]) -> dict[str, Value]:
     values: dict[str, Value] = {"noise_std": _mean(noises) if noises else None}
     if not noises:
         values["noise_std_reason"] = NO_NOISE
-    held = [one.interval[0] <= one.target <= one.interval[1] for one in found if one.interval is not None]
+    held = [
+        one.interval[0] <= one.interval_target <= one.interval[1]
+        for one in found
+        if one.interval is not None and one.interval_target is not None
+    ]
     values["covered"] = _mean([float(inside) for inside in held]) if held else None
     if not held:
         values["covered_reason"] = NO_INTERVAL

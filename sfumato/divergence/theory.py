@@ -22,6 +22,7 @@ from sfumato.divergence.plan import (
     EstimatorPlan,
     Floor,
     Vector,
+    array_of,
     floored_ratio,
     phi,
     require_count,
@@ -173,10 +174,12 @@ def floor_bias(reference: Reference, population: ArrayLike, plan: EstimatorPlan)
 
 
 def _checked(reference: Reference, population: ArrayLike) -> Vector:
-    own = np.asarray(population, np.float64)
-    if own.shape != (reference.cells,) or not bool(np.all(np.isfinite(own))) or float(own.min()) < 0.0:
+    given = array_of("probabilities of the population", population)
+    numbers = given.shape == (reference.cells,) and given.dtype.kind in "fiu"
+    own = given.astype(np.float64) if numbers else np.full(1, np.nan)
+    if not bool(np.all(np.isfinite(own))) or float(own.min()) < 0.0:
         raise SfumatoError(
-            f"the population has shape {own.shape}; allowed is a number from 0 for each of {reference.cells} cells."
+            f"the population has shape {given.shape}; allowed is a number from 0 for each of {reference.cells} cells."
         )
     if abs(float(own.sum()) - 1.0) > 1e-9:
         raise SfumatoError(f"the population sums to {float(own.sum()):.12g}; allowed is 1, to 1e-09.")

@@ -10,12 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sfumato.divergence.comparisons import Pair
+from sfumato.divergence.detection import require_reachable
 from sfumato.divergence.estimator import Estimate, release
 from sfumato.divergence.evaluation import target_divergence
 from sfumato.divergence.experiment import Setting
 from sfumato.divergence.monitoring import MonitoringPlan
 from sfumato.divergence.plan import EstimatorPlan
 from sfumato.divergence.reference import all_points
+from sfumato.errors import SfumatoError
 from sfumato.rng import Streams
 
 
@@ -64,17 +66,26 @@ def watch(
     Args:
         pairs: the population at each check, against the same reference.
         shares: of the drifted group in each.
-        setting: the public numbers.
-        plan: price, threshold and budget.
+        setting: the public numbers; the prices are the plan's, also their delta.
+        plan: price, threshold and budget; its rule is that of the streams' noise.
         streams: this timeline's randomness.
         smoothing: s of the truth that is shown beside.
 
     Returns:
         as many checks as the budget allows; the next one would be refused.
+
+    Raises:
+        SfumatoError: if the plan's rule prices another noise, or no divergence passes its threshold.
     """
+    rule = "zcdp" if streams.mode == "release" else "exact"
+    if plan.rule != rule:
+        raise SfumatoError(
+            f"rule is {plan.rule!r} in {streams.mode} mode; allowed is {rule!r}, by which the noise is calibrated."
+        )
     estimator = EstimatorPlan(setting.floor, 0.0 if setting.coefficient is None else setting.coefficient)
     checks: list[Check] = []
     for number, pair in enumerate(pairs[: plan.checks_affordable]):
+        require_reachable(plan.threshold, estimator, pair.reference.smallest)
         points = all_points(pair.reference)
         found = release(
             pair.counts[points.cells],
@@ -83,7 +94,7 @@ def watch(
             pair.reference,
             estimator,
             plan.epsilon_per_check,
-            setting.delta,
+            plan.delta,
             streams.stream("noise", "check", number),
             confidence=plan.interval_confidence,
         )

@@ -66,8 +66,8 @@ class Block:
     Attributes:
         features: (b, n), privatised.
         labels: (b,), clear or privatised.
-        faulty: how many of the samples were not finite and counted as zeros. A fact about the private data, for
-            simulations; it is not part of the messages.
+        faulty: how many of the samples had a part that was not finite, which counted as zero. A fact about the
+            private data, for simulations; it is not part of the messages.
     """
 
     features: Floats
@@ -112,8 +112,9 @@ def send(
 ) -> Message:
     """One client's message of one round.
 
-    Guarantee: as ``ModulatedPlan.calibrate`` promises, if ``stream`` is fresh and known to nobody else. A sample
-    that is not finite counts as zeros; the message then is noise alone and looks like any other.
+    Guarantee: as ``ModulatedPlan.calibrate`` promises, if ``stream`` is fresh and known to nobody else. Features that
+    are not finite count as zeros, and so does a label that is not; a label that is sent in the clear stays what it is
+    whatever the features are, since its neighbours have the same one.
 
     Args:
         features: (n,), clipped to the domain's radius here.
@@ -202,10 +203,10 @@ def check_orthonormal(directions: NDArray[np.float64]) -> None:
 def clip_samples(
     features: Floats, labels: Floats, domain: Domain, out: Floats | None = None
 ) -> tuple[Floats, Vector, NDArray[np.bool_]]:
-    """Samples within the public bounds; one that is not finite, or whose norm is not, counts as zeros.
+    """Samples within the public bounds; features whose norm is not finite count as zeros, and a label that is not as zero.
 
     Guarantee: each returned row has Euclidean norm at most the radius, and each label absolute value at most the
-    bound; each depends on its own sample alone.
+    bound; each row depends on its own sample alone, and each label on itself alone.
 
     Args:
         features: (b, n) float32 or float64; returned as they are where no row has to be changed.
@@ -229,7 +230,8 @@ def clip_samples(
     faulty = ~np.isfinite(squares)
     faulty |= ~np.isfinite(labels)
     bounded = np.clip(labels, -domain.label_bound, domain.label_bound).astype(np.float64)
-    bounded[faulty] = 0.0
+    # The label does not follow the features: one that is public would otherwise say that they are missing.
+    bounded[~np.isfinite(labels)] = 0.0
     outside = squares > domain.radius**2
     if not outside.any() and not faulty.any():
         return features, bounded, faulty

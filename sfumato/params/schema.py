@@ -1,7 +1,7 @@
 """The whole of params.yaml, and what its parts must agree on.
 
 >>> sorted(Params.model_fields)
-['data', 'divergence', 'modulated', 'privacy', 'topk']
+['data', 'divergence', 'modulated', 'privacy', 'radiomap', 'topk']
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from sfumato.datasets.spec import get_spec
 from sfumato.params.divergence import RELEASED_METHODS, Divergence
 from sfumato.params.fields import Budget, Delta, FolderPath, Section, distinct
 from sfumato.params.modulated import Modulated
+from sfumato.params.radiomap import Radiomap
 from sfumato.params.topk import TopK
 
 
@@ -53,6 +54,7 @@ class Params(Section):
     topk: TopK
     modulated: Modulated
     divergence: Divergence
+    radiomap: Radiomap
 
     @model_validator(mode="after")
     def _seeds_fit_the_mode(self) -> Self:
@@ -208,6 +210,15 @@ class Params(Section):
                     f"divergence.{key}.datasets is {list(names)} in release mode; allowed is [], since its releases are not "
                     "charged to the book"
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _radiomap_fits_the_mode(self) -> Self:
+        if self.privacy.mode == "release" and self.radiomap.grid.datasets:
+            raise ValueError(
+                f"radiomap.grid.datasets is {list(self.radiomap.grid.datasets)} in release mode; allowed is [], since its clients are "
+                "simulated on public maps; a real client holds sfumato.radiomap.participants.RadioClient"
+            )
         return self
 
     @model_validator(mode="after")

@@ -23,8 +23,12 @@ from sfumato.report.modulated_claims import MODULATED_CLAIMS
 from sfumato.report.modulated_tables import error_rows
 from sfumato.report.modulated_text import MARKERS as MODULATED_MARKERS
 from sfumato.report.modulated_text import modulated_readme_table, modulated_summary, released_summary
-from sfumato.report.other_claims import OTHER_CLAIMS
 from sfumato.report.page import render
+from sfumato.report.radiomap_claims import RADIOMAP_CLAIMS
+from sfumato.report.radiomap_pictures import RadiomapPictures, pictures_of
+from sfumato.report.radiomap_tables import defence_rows
+from sfumato.report.radiomap_text import MARKERS as RADIOMAP_MARKERS
+from sfumato.report.radiomap_text import radiomap_readme_table, radiomap_summary
 from sfumato.report.study import Run, Statement, Study, Support, run_of, support_of
 from sfumato.report.tables import method_rows
 from sfumato.report.text import between_markers, claims_json, claims_markdown, readme_table, summary
@@ -34,10 +38,12 @@ __all__ = [
     "CLAIMS",
     "DIVERGENCE_MARKERS",
     "MODULATED_MARKERS",
+    "RADIOMAP_MARKERS",
     "Claim",
     "Finding",
     "Judgement",
     "Outputs",
+    "RadiomapPictures",
     "Run",
     "Statement",
     "Study",
@@ -46,6 +52,7 @@ __all__ = [
     "build",
     "claims_json",
     "claims_markdown",
+    "defence_rows",
     "divergence_readme_table",
     "error_rows",
     "estimate_rows",
@@ -53,6 +60,8 @@ __all__ = [
     "method_rows",
     "modulated_readme_table",
     "modulated_summary",
+    "pictures_of",
+    "radiomap_readme_table",
     "readme_table",
     "render",
     "run_of",
@@ -60,7 +69,7 @@ __all__ = [
     "support_of",
 ]
 
-CLAIMS: tuple[Claim, ...] = (*TOPK_CLAIMS, *MODULATED_CLAIMS, *DIVERGENCE_CLAIMS, *OTHER_CLAIMS)
+CLAIMS: tuple[Claim, ...] = (*TOPK_CLAIMS, *MODULATED_CLAIMS, *RADIOMAP_CLAIMS, *DIVERGENCE_CLAIMS)
 
 
 @dataclass(frozen=True)
@@ -83,9 +92,12 @@ def build(study: Study) -> Outputs:
     findings = tuple(evaluate(CLAIMS, study.runs))
     rows = method_rows(study.current)
     modulated, divergence = study.current_of("modulated"), study.current_of("divergence")
+    radiomap = study.current_of("radiomap")
     further = ""
     if modulated:
         further = modulated_summary(modulated.profile, error_rows(modulated)) or released_summary(modulated)
+    if radiomap:
+        further += radiomap_summary(radiomap, defence_rows(radiomap))
     if divergence:
         made = divergence_summary(divergence.profile, estimate_rows(divergence))
         further += made or divergence_released_summary(study.settings.get("divergence_released", ()))

@@ -14,8 +14,9 @@ The rules:
 * A claim of size holds if the interval lies above zero and reaches the claimed size, without being wider than it.
 * A claim of closeness holds if the whole interval lies within the stated distance of zero.
 * A claim of identity holds if every value meets it.
-* A claim of separation compares two means with their intervals where no seeds can be paired: it holds if the ends
-  of the intervals that are worst for the claim keep it.
+* A claim of separation orders two errors, the second one times a stated factor. Where records hold single seeds it holds
+  if the whole interval of the difference, paired over seeds, lies on the claimed side; where they hold means with their
+  intervals only, if the ends that are worst for the claim keep it.
 * Without data, or with fewer than two seeds where an interval is needed, it is not tested.
 """
 
@@ -63,6 +64,7 @@ class Outcome:
         run: whose records were used.
         note: an addition to the data's description.
         part: a further place, such as a comparison; it enters the id.
+        beside: further runs whose records were used.
     """
 
     dataset: str
@@ -71,6 +73,7 @@ class Outcome:
     run: Run
     note: str = ""
     part: str = ""
+    beside: tuple[Run, ...] = ()
 
 
 Evaluation = Callable[[Sequence[Run]], Iterable[Outcome]]
@@ -159,7 +162,8 @@ def evaluate(claims: Iterable[Claim], runs: Sequence[Run]) -> list[Finding]:
 def _finding(claim: Claim, profile: str, outcome: Outcome) -> Finding:
     parts = [claim.name, outcome.dataset, outcome.part, outcome.epsilon, profile]
     data = ", ".join(part for part in (_data(outcome.dataset, outcome.epsilon), outcome.note) if part)
-    command = outcome.run.command or claim.command
+    used = (outcome.run, *outcome.beside)
+    command = "; ".join(dict.fromkeys(run.command or claim.command for run in used))
     name = "/".join(part for part in parts if part)
     place = outcome.dataset, outcome.epsilon
     return Finding(name, claim, profile, *place, data, command, outcome.judgement, outcome.part)

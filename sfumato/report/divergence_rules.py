@@ -95,6 +95,11 @@ def judge_order(parts: Sequence[Part], first: str, factor: float = 1.0) -> Judge
     text, limit = _words(parts[place], first), "" if factor == 1 else f" within a factor of {number(factor)}"
     if len(parts) > 1:
         text = f"{text}, the least clear of {len(parts)} comparisons"
+    if len(parts[place].paired) > 1:
+        times = "" if factor == 1 else f" the first less {number(factor)} times the second,"
+        seeds = f"paired over {len(parts[place].paired)} seeds"
+        low, high = (_signed(end) for end in ends)
+        text = f"{text};{times} {seeds}: {_signed(value)} (95 % interval {low} to {high})"
     missed = [part for part, margin in zip(parts, found, strict=True) if margin[2] >= 0]
     if not missed:
         return Judgement(f"{text}; the intervals keep the order{limit}", "holds", value, interval, UNIT)
@@ -119,6 +124,15 @@ def _words(part: Part, first: str) -> str:
     where = f" at {part.where}" if part.where else ""
     means = f"{with_spread(part.first)} and {with_spread(part.second)} nats"
     return f"{first} has {ratio}the error of {part.other}{where} ({means})"
+
+
+def _signed(value: float) -> str:
+    """Three significant digits with a sign.
+
+    >>> _signed(-0.01234), _signed(0.5)
+    ('−0.0123', '+0.5')
+    """
+    return f"{'−' if value < 0 else '+'}{number(abs(value))}"
 
 
 def _named(name: str) -> str:
@@ -211,6 +225,20 @@ def _coefficient(rows: Sequence[EstimateRow]) -> Judgement | None:
     return Judgement(f"{text}; {judged.measured}", judged.verdict, best, None, "λ")
 
 
+def _batched_coefficient(rows: Sequence[EstimateRow]) -> Judgement | None:
+    """The lambda that is best for pooled counts, held against the one that is best for averaged batches."""
+    pooled = _by_value(rows)
+    batches = {row.number: row for row in rows if row.method == "per_batch" and row.number in pooled}
+    if len(batches) < 2 or len(batches) < len(pooled):
+        return None
+    best, own = _smallest(pooled), _smallest(batches)
+    text = f"the smallest error is at λ = {best:g} with pooled counts, at λ = {own:g} with batches"
+    if best == own:
+        return Judgement(text, "holds", 0.0, None, "λ")
+    judged = judge_order([_of_rows("", f"λ = {own:g}", batches[best], batches[own])], f"λ = {best:g}", CLOSE)
+    return Judgement(f"{text}; with batches {judged.measured}", judged.verdict, best - own, None, "λ")
+
+
 def _points(rows: Sequence[EstimateRow]) -> Judgement | None:
     found = _by_value(rows)
     most = max(found, default=0.0)
@@ -264,6 +292,7 @@ def _pairs(rows: Sequence[EstimateRow]) -> Judgement | None:
     return Judgement(text, "holds" if max(known) <= LOW else "does not hold", max(means), None, UNIT)
 
 
+batches_leave_the_coefficient = _everywhere(_batched_coefficient, "coefficient", "")
 best_coefficient_near_zero = _everywhere(_coefficient, "coefficient", "")
 ten_points_nearly_enough = _everywhere(_points, "points", "")
 floor_trades_bias_for_noise = _everywhere(_floor, "floor", "")

@@ -52,7 +52,8 @@ class EstimateRow:
         noise_std: standard deviation of the privacy noise of the estimate, where it is one.
         divergence: mean truth.
         target: mean of what the estimate aims at.
-        covered: share of the intervals that hold the target, where intervals were computed.
+        covered: share of the intervals that hold what they are for, where intervals were computed: the target, and over
+            batches the mean of the batches' own.
         smoothing: s of the truth.
         pairs, infinite, seeds: how many pairs, how many of them with an infinite plain KL, how many seeds.
     """

@@ -235,7 +235,9 @@ def improves_with_rounds(runs: Sequence[Run]) -> Iterator[Outcome]:
                 for value, found in zip((few, many), rows, strict=True)
             )
             text = f"{judged.measured}; arithmetic means at ε = {', '.join(epsilons)} with {means}"
-            yield Outcome(dataset, "", replace(judged, measured=text), tried[many], "all ε, same budget")
+            found_at = tried[many], tried[few]
+            joint = replace(judged, measured=text)
+            yield Outcome(dataset, "", joint, found_at[0], "all ε, same budget", beside=found_at[1:])
 
 
 # ----------------------------------------------------------------------------------------------- noise
@@ -270,7 +272,8 @@ def more_directions_less_noise(runs: Sequence[Run]) -> Iterator[Outcome]:
     text += "directions are orthogonal; with λ each it stays where it is"
     verdict = "holds" if exact and last < first else "does not hold"
     judged = Judgement(text, verdict, last / first, None, "ratio of constants")
-    yield Outcome("", "", judged, found[many][0], f"m = {', '.join(str(m) for m in sorted(found))}")
+    note = f"m = {', '.join(str(m) for m in sorted(found))}"
+    yield Outcome("", "", judged, found[many][0], note, beside=(found[one][0],))
 
 
 def lipschitz_ratio(runs: Sequence[Run]) -> Iterator[Outcome]:

@@ -19,11 +19,13 @@ from sfumato.report.page_sections import (
     claims_section,
     results_section,
 )
+from sfumato.report.radiomap_page import radiomap_section
 from sfumato.report.study import Study
 from sfumato.report.text import NOTHING
 from sfumato.report.topk_page import topk_section
 from sfumato.report.vocabulary import (
     ALL_METHODS,
+    GAIN_COLOURS,
 )
 
 
@@ -38,7 +40,7 @@ def render(study: Study, findings: Sequence[Finding]) -> str:
     from markupsafe import Markup
 
     folder = resources.files("sfumato.report") / "templates"
-    names = ("page.html", "modulated.html", "divergence.html")
+    names = ("page.html", "modulated.html", "radiomap.html", "divergence.html")
     texts = {name: (folder / name).read_text(encoding="utf-8") for name in names}
     environment = Environment(
         loader=DictLoader(texts),
@@ -54,9 +56,11 @@ def render(study: Study, findings: Sequence[Finding]) -> str:
 
 
 def _palette() -> str:
-    """CSS variables of the methods' colours, light and dark."""
+    """CSS variables of the methods' and of the radio maps' colours, light and dark."""
     light = "".join(f"--m-{m.name.replace('_', '-')}:{m.colour};" for m in ALL_METHODS)
     dark = "".join(f"--m-{m.name.replace('_', '-')}:{m.dark};" for m in ALL_METHODS)
+    light += "".join(f"--gain-{level}:{pair[0]};" for level, pair in enumerate(GAIN_COLOURS))
+    dark += "".join(f"--gain-{level}:{pair[1]};" for level, pair in enumerate(GAIN_COLOURS))
     return f":root{{{light}}}\n@media (prefers-color-scheme: dark){{:root{{{dark}}}}}\n@media print{{:root{{{light}}}}}\n"
 
 
@@ -66,6 +70,7 @@ def _context(study: Study, findings: Sequence[Finding]) -> dict[str, Any]:
         "settings": study.settings,
         "modulated": modulated_section(study),
         "divergence": divergence_section(study),
+        "radiomap": radiomap_section(study),
         "claims": claims_section(findings),
         "results": results_section(study),
         "nothing": NOTHING,

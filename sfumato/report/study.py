@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.records import MeanInterval, Record, from_document, mean_and_interval
+from sfumato.report.radiomap_pictures import RadiomapPictures
 from sfumato.report.vocabulary import dataset_order, epsilon_order, method_order, profile_order
 
 Groups = dict[tuple[str | None, ...], list[Record]]
@@ -152,6 +153,8 @@ class Study:
         settings: facts of the parameters that the page names.
         further: current runs of further systems.
         tunings: rows of further systems' tuning tables as text, with system and data set added.
+        round_curves: rows of further systems' curves over rounds as text, with system, data set and method added.
+        pictures: radio maps, one set per data set.
     """
 
     current: Run
@@ -164,6 +167,8 @@ class Study:
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
     further: tuple[Run, ...] = ()
     tunings: tuple[Mapping[str, str], ...] = ()
+    round_curves: tuple[Mapping[str, str], ...] = ()
+    pictures: tuple[RadiomapPictures, ...] = ()
 
     @property
     def runs(self) -> tuple[Run, ...]:

@@ -165,7 +165,9 @@ def interior_optimum(runs: Sequence[Run]) -> Iterator[Outcome]:
             judged = weakest(parts)
             text = f"{judged.measured}; the best mean is at {best:g}"
             judged = Judgement(text, judged.verdict, judged.value, judged.interval, judged.unit)
-            yield Outcome(dataset, epsilon, judged, run, f"shares {_listed(entry[0] for entry in scores)}")
+            others = tuple(entry[1] for entry in scores if entry[1] is not run)
+            note = f"shares {_listed(entry[0] for entry in scores)}"
+            yield Outcome(dataset, epsilon, judged, run, note, beside=others)
 
 
 def _listed(values: Iterator[float]) -> str:
@@ -183,7 +185,8 @@ def small_supports_gain(runs: Sequence[Run]) -> Iterator[Outcome]:
         difference = paired(gains[0][2], gains[-1][2])
         if difference is not None:
             note = f"gain over TP-Rand at ratio {gains[0][0]:g} minus that at {gains[-1][0]:g}"
-            yield Outcome(dataset, epsilon, judge_positive(difference), gains[0][1], note)
+            ends = gains[0][1], gains[-1][1]
+            yield Outcome(dataset, epsilon, judge_positive(difference), ends[0], note, beside=ends[1:])
 
 
 def selection_is_free(runs: Sequence[Run]) -> Iterator[Outcome]:
@@ -298,4 +301,4 @@ def other_score(runs: Sequence[Run]) -> Iterator[Outcome]:
         one, two = (_metric(run, dataset, epsilon, "tp_topk") for run in (other, base))
         difference = paired(one, two)
         if difference is not None:
-            yield Outcome(dataset, epsilon, judge_positive(difference), other)
+            yield Outcome(dataset, epsilon, judge_positive(difference), other, beside=(base,))

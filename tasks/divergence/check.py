@@ -16,6 +16,7 @@ from sfumato.errors import SfumatoError
 if TYPE_CHECKING:
     from sfumato.divergence.estimator import Estimate
     from sfumato.divergence.monitoring import MonitoringPlan
+    from sfumato.divergence.plan import EstimatorPlan
     from sfumato.divergence.reference import Reference
     from sfumato.ledger import Charge
     from sfumato.params.drift import Drift, Watch, Window
@@ -59,9 +60,9 @@ def run(root: Path, path: Path) -> None:
     """
     from sfumato import artifacts
     from sfumato.divergence.counting import code_counts, count_points
+    from sfumato.divergence.detection import require_reachable
     from sfumato.divergence.estimator import release
     from sfumato.divergence.noise import calibrated_mechanism
-    from sfumato.divergence.plan import EstimatorPlan, Floor
     from sfumato.divergence.reference import Reference, all_points, draw_points
     from sfumato.divergence.sensitivity import sensitivity
     from sfumato.params.drift import parse_watch, read_record
@@ -74,22 +75,17 @@ def run(root: Path, path: Path) -> None:
         )
     watch = parse_watch(record["watch"], path.name)
     drift, plan = watch.drift, plan_of(watch)
-    known, domain = codes_of(root, drift.reference, "reference")
-    codes, own_domain = codes_of(root, drift.population, "population")
-    if own_domain != domain:
-        raise SfumatoError(
-            f"the population {drift.population.path} has the domain {own_domain}; allowed is {domain}, that of the "
-            f"reference {drift.reference.path}."
-        )
+    known, codes, domain = _both_codes(root, drift)
     streams = Streams(drift.seed, watch.mode)
     keys = ("drift", drift.name, record["number"])  # two monitors of one seed must not share their noise
     reference = Reference.from_counts(code_counts(known, domain), drift.minimum_probability)
+    estimator = estimator_of(drift)
+    require_reachable(drift.threshold, estimator, reference.smallest)
     points = (
         all_points(reference)
         if drift.draws is None
         else draw_points(reference, drift.draws, streams.stream("points", *keys))
     )
-    estimator = EstimatorPlan(Floor(drift.floor, drift.floor_level), drift.coefficient)
     counts = count_points(codes, reference, points)
     found = sensitivity(points, reference, len(codes), estimator)
     price = (drift.epsilon_per_check, watch.delta)
@@ -104,11 +100,20 @@ def run(root: Path, path: Path) -> None:
         *price,
         streams.stream("noise", *keys),
         confidence=plan.interval_confidence,
+        # The error of few points is not normal: such a tail would raise more false alarms than the record says.
+        tail="guaranteed" if drift.draws else "normal",
     )
     artifacts.write_json(
         root / path,
         {**record, "state": "released", "budget": budget, **outcome(drift, plan, reference, estimate)},
     )
+
+
+def estimator_of(drift: Drift) -> EstimatorPlan:
+    """What is computed at each point."""
+    from sfumato.divergence.plan import EstimatorPlan, Floor
+
+    return EstimatorPlan(Floor(drift.floor, drift.floor_level), drift.coefficient)
 
 
 def plan_of(watch: Watch) -> MonitoringPlan:
@@ -127,6 +132,18 @@ def plan_of(watch: Watch) -> MonitoringPlan:
         correction=drift.correction,
         rule="zcdp" if watch.mode == "release" else "exact",
     )
+
+
+def _both_codes(root: Path, drift: Drift) -> tuple[Any, Any, int]:
+    """The codes of the reference, those of the population, and the domain of both."""
+    known, domain = codes_of(root, drift.reference, "reference")
+    codes, own_domain = codes_of(root, drift.population, "population")
+    if own_domain != domain:
+        raise SfumatoError(
+            f"the population {drift.population.path} has the domain {own_domain}; allowed is {domain}, that of the "
+            f"reference {drift.reference.path}."
+        )
+    return known, codes, domain
 
 
 def codes_of(root: Path, window: Window, name: str) -> tuple[Any, int]:
@@ -280,13 +297,12 @@ def _charging(root: Path) -> Generator[None]:
 
 
 def outcome(drift: Drift, plan: MonitoringPlan, reference: Reference, estimate: Estimate) -> dict[str, Any]:
-    """What the record says of an estimate: the numbers, the decision, and how often such decisions err."""
-    from sfumato.divergence.monitoring import (
-        false_alarms,
-        minimal_detectable_divergence,
-        with_bonferroni,
-        without_correction,
-    )
+    """What the record says of an estimate: the numbers, the decision, and how often such decisions err.
+
+    With every cell a point the rates are those of a population that is just at the threshold; with drawn points they are
+    bounds for every population, and so is the detectable divergence, None where nothing is detected that often.
+    """
+    from sfumato.divergence.monitoring import false_alarms, with_bonferroni, without_correction
 
     error_std = float((estimate.noise_std**2 + estimate.sampling_std**2) ** 0.5)
     plain, corrected = (false_alarms(p, error_std) for p in (without_correction(plan), with_bonferroni(plan)))
@@ -303,16 +319,35 @@ def outcome(drift: Drift, plan: MonitoringPlan, reference: Reference, estimate: 
         "power": {
             "error_std": error_std,
             "power": drift.power,
-            "minimal_detectable_divergence": minimal_detectable_divergence(plan, error_std, drift.power),
+            "minimal_detectable_divergence": _detectable(drift, plan, reference, estimate),
         },
         "false_alarms": {
             "correction": plan.correction,
+            "rates": "exact" if drift.draws is None else "upper_bounds",
             "per_check_uncorrected": plain.per_check,
             "per_year_uncorrected": plain.per_year,
             "per_check_bonferroni": corrected.per_check,
             "per_year_bonferroni": corrected.per_year,
         },
     }
+
+
+def _detectable(drift: Drift, plan: MonitoringPlan, reference: Reference, estimate: Estimate) -> float | None:
+    """The divergence that a check with this noise calls a drift with the monitor's power."""
+    from sfumato.divergence.detection import detectable_divergence
+    from sfumato.divergence.monitoring import minimal_detectable_divergence
+
+    if drift.draws is None:
+        return minimal_detectable_divergence(plan, estimate.noise_std, drift.power)
+    return detectable_divergence(
+        plan.threshold,
+        estimate.noise_std,
+        drift.draws,
+        estimator_of(drift),
+        reference.smallest,
+        plan.false_alarm_level,
+        drift.power,
+    )
 
 
 def _hash(text: str) -> str:

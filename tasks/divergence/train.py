@@ -98,7 +98,7 @@ def _work(call: command.Call, comparison: str, release: bool) -> list[Cell]:
         return found
     studies, at = params.studies, params.studies.epsilon
     varied = (
-        ("coefficient", studies.coefficients, ("trusted_aggregator", "non_private")),
+        ("coefficient", studies.coefficients, ("trusted_aggregator", "per_batch", "non_private")),
         ("points", studies.points, ("trusted_aggregator", "non_private")),
         ("batches", studies.batches, ("per_batch",)),
         ("floor", studies.floor_levels, ("trusted_aggregator", "all_cells")),

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from flows.drift import drift, main, read_watch
+from flows.drift import drift, estimate, log_to_mlflow, main, read_watch
 from flows.drift_event import EVENT, event_of
 from flows.drift_links import link, log_check
 from flows.drift_records import Record, Records, episodes
 from flows.drift_retrain import retrain
-from flows.errors import FlowError
+from flows.errors import FlowError, InterruptedStageError, StageFailedError
 from flows.mirror import KIND, open_store
+from flows.processes import Children
 from sfumato.errors import SfumatoError
 from sfumato.params.drift import parse_watch
 from tests.flows import monitored, toy
@@ -242,6 +244,65 @@ def test_a_check_that_is_killed_stays_charged_and_the_next_one_is_a_new_one(
         first["check"],
         second["check"],
     ]
+
+
+@pytest.mark.parametrize("status", [-9, 1, 2])
+@pytest.mark.parametrize("state", ["released", "begun"])
+def test_a_release_counts_however_its_child_ended_and_nothing_else_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str, status: int
+) -> None:
+    records = Records(tmp_path, "students")
+    check = records.begin(parse_watch(monitored.watch_values()), None)["check"]
+    finished = {**released(1, "drift"), **records.read(check), "state": state}
+
+    def child(*_: Any) -> int:
+        records.save(finished)
+        return status
+
+    monkeypatch.setattr(Children, "run", child)
+    monkeypatch.setattr("flows.drift.get_run_logger", logging.getLogger)
+    if state == "released":
+        assert estimate.fn(tmp_path, records, check) == records.read(check) == finished
+        assert episodes(records.all())[1] == {check}
+        return
+    with pytest.raises((FlowError, InterruptedStageError, StageFailedError)):
+        estimate.fn(tmp_path, records, check)
+    assert records.read(check)["state"] == ("refused" if status == 2 else "failed")
+
+
+def test_a_check_keeps_its_mlflow_run_when_it_cannot_be_logged_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def down(*_: Any) -> str:
+        raise SfumatoError("the store is down.")
+
+    records, kept = Records(tmp_path, "students"), list[Any]()
+    records.folder.mkdir(parents=True)
+    monkeypatch.setattr("flows.drift.log_check", down)
+    monkeypatch.setattr("flows.drift.get_run_logger", logging.getLogger)
+    for record in (released(1, "drift", mlflow_run="abc"), released(2, "drift")):
+        log_to_mlflow(tmp_path, records, record)
+        kept.append(records.read(record["check"])["mlflow_run"])
+    assert kept == ["abc", None]
+
+
+@pytest.mark.slow
+def test_a_check_that_is_killed_after_its_release_still_raises_its_alarm(
+    root: Path, server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monitored.write_current(root, 0.8)
+    (root / "sitecustomize.py").write_text(
+        "import sys, os, signal\n"
+        "if 'tasks.check' in sys.argv:\n"
+        "    import sfumato.artifacts as a\n"
+        "    write = a.write_json\n"
+        "    a.write_json = lambda *p: (write(*p), os.kill(os.getpid(), signal.SIGKILL))\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", f"{root}{os.pathsep}{toy.PROJECT}")
+    assert drift(None, str(root))["alarm"]
+    (record,) = Records(root, "students").all()
+    assert (record["state"], record["alarm"], record["decision"]) == ("released", True, "drift")
+    assert "no automation" in record["event"]["reason"]
 
 
 @pytest.mark.slow

@@ -58,7 +58,7 @@ def test_batch_larger_than_n_is_refused(rate: float) -> None:
         subsampled_gaussian(rate, 1.0, 1)
 
 
-@pytest.mark.parametrize("steps", [-1, 1.5, True])
+@pytest.mark.parametrize("steps", [-1, 1.5, True, math.nan, math.inf, -math.inf, "a", "3", None])
 def test_steps_must_be_whole(steps: int) -> None:
     with pytest.raises(AccountingError, match="steps is"):
         subsampled_gaussian(0.1, 1.0, steps)
@@ -97,3 +97,10 @@ def test_a_discrete_release_is_finite_wherever_its_value_lies_on_the_grid() -> N
     for value in (0.91, 3.0, 1e3):
         found = mechanism.sample(np.array([value]))
         assert abs(found[0] - value) < 12 * mechanism.sigma
+
+
+@pytest.mark.parametrize("rate", ["a", "0.5", None, True, math.nan, math.inf, -0.1, 1.1, [0.5]])
+def test_a_sampling_rate_that_is_none_is_refused_in_one_sentence(rate: float) -> None:
+    for make in (lambda: subsampled_gaussian_step(rate, 1.0), lambda: subsampled_gaussian(rate, 1.0, 3)):
+        with pytest.raises(AccountingError, match=r"sampling_rate is .*; allowed is a number from 0 to 1"):
+            make()

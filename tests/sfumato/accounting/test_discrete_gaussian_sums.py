@@ -14,10 +14,12 @@ from numpy.typing import NDArray
 
 from sfumato.accounting import epsilon, zcdp_epsilon
 from sfumato.accounting.discrete_gaussian_sums import (
+    MAX_TABLE,
     DiscreteGaussianSum,
     calibrate_discrete_gaussian_sum,
     discrete_gaussian_law,
     sum_law,
+    sum_law_size,
 )
 from sfumato.errors import AccountingError, SfumatoError
 
@@ -183,3 +185,20 @@ def test_tables_that_would_not_fit_are_refused() -> None:
         discrete_gaussian_law(1e7)
     with pytest.raises(AccountingError, match="allowed for a table"):
         sum_law(1e4, 10**4)
+
+
+@pytest.mark.parametrize(("sigma", "shares"), [(0.5, 1), (2.0, 10), (30.0, 7)])
+def test_the_size_of_a_table_is_known_before_it_is_made(sigma: float, shares: int) -> None:
+    assert len(sum_law(sigma, shares).probabilities) <= sum_law_size(sigma, shares) <= MAX_TABLE
+
+
+@pytest.mark.parametrize(("sigma", "shares"), [(1e6, 1), (1e5, 100), (1.0, 0), (0.001, 1)])
+def test_a_table_that_is_too_large_is_refused_alike_before_and_when_it_is_made(
+    sigma: float, shares: int
+) -> None:
+    said: list[str] = []
+    for make in (sum_law, sum_law_size):
+        with pytest.raises(AccountingError) as caught:
+            make(sigma, shares)
+        said.append(str(caught.value))
+    assert said[0] == said[1]

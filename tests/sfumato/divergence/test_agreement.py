@@ -7,7 +7,9 @@ import pytest
 
 from sfumato.divergence.agreement import estimate_from_value, points_of, reference_digest
 from sfumato.divergence.estimator import release
+from sfumato.divergence.intervals import Tail
 from sfumato.divergence.messages import Announcement
+from sfumato.divergence.plan import EstimatorPlan, Floor
 from sfumato.divergence.reference import PublicPoints, Reference, all_points
 from sfumato.errors import SfumatoError
 from sfumato.rng import RandomStream, Streams, SystemStream
@@ -55,3 +57,24 @@ def test_an_announcement_on_another_reference_or_cell_is_refused() -> None:
     beyond = Announcement(**{**vars(announced), "cells": announced.cells + np.int32(100)})
     with pytest.raises(SfumatoError, match="asks for the cell"):
         points_of(beyond, REFERENCE)
+
+
+@pytest.mark.parametrize("tail", ["normal", "guaranteed"])
+def test_the_interval_of_a_value_has_the_tail_that_is_asked_for(tail: Tail) -> None:
+    counts = np.array([200, 500, 600, 0, 400, 200, 100])[POINTS.cells]
+    stream = Streams(1).stream("noise")
+    released = release(counts, 2000, POINTS, REFERENCE, PLAN, 1.0, 1e-5, stream, tail=tail)
+    rebuilt, other = (
+        estimate_from_value(released.raw, 2000, POINTS, REFERENCE, PLAN, 1.0, 1e-5, 0.95, False, one)
+        for one in (tail, "normal" if tail == "guaranteed" else "guaranteed")
+    )
+    assert (rebuilt.low, rebuilt.high) == (released.low, released.high)
+    assert (other.low, other.high) != (released.low, released.high)
+    with pytest.raises(SfumatoError, match="tail is 'fat'"):
+        estimate_from_value(0.1, 2000, POINTS, REFERENCE, PLAN, 1.0, 1e-5, 0.95, False, "fat")  # type: ignore[arg-type]
+
+
+def test_a_value_below_zero_is_clipped_to_its_targets_range_and_lies_in_its_interval() -> None:
+    plan, every = EstimatorPlan(Floor("clip", 0.5, 2.0), 0.0), all_points(REFERENCE)
+    found = estimate_from_value(-0.2939, 10**7, every, REFERENCE, plan, 1.0, 1e-5, 0.95, False)
+    assert found.low <= found.clipped == -0.2939 <= found.high < 0.0

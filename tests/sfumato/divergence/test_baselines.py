@@ -133,3 +133,19 @@ def test_client_counts_that_are_none_are_refused(counts: Vector, said: str) -> N
 def test_without_a_floor_no_baseline_estimates() -> None:
     with pytest.raises(SfumatoError, match="floor is None"):
         central_histogram(COUNTS, 1000, REFERENCE, EstimatorPlan(None), 1.0, 1e-5, Streams(0).stream("noise"))
+
+
+def test_a_value_below_zero_is_clipped_to_its_targets_range() -> None:
+    plan, counts = EstimatorPlan(Floor("clip", 0.9, 2.0), 0.0), np.rint(1e6 * REFERENCE.probabilities)
+    counts = counts.astype(np.int64)
+    counts[counts.argmin()] = 0
+    examples = int(counts.sum())
+    found = central_histogram(counts, examples, REFERENCE, plan, 1.0, 1e-5, Streams(0).stream("noise"))
+    assert found.clipped == found.raw
+    assert found.raw < 0.0
+
+
+def test_ragged_client_counts_are_refused() -> None:
+    ragged, stream = [[1, 2, 3, 4, 5, 6], [7]], Streams(0).stream("noise")
+    with pytest.raises(SfumatoError, match="client counts are no array"):
+        local_release(ragged, 28, all_points(REFERENCE), REFERENCE, PLANS[0], 1.0, 1e-5, stream)

@@ -12,10 +12,17 @@ from scipy import stats
 
 from sfumato.accounting import epsilon as price
 from sfumato.accounting.discrete_gaussian_sums import discrete_gaussian_law, sum_law
-from sfumato.divergence.distributed import count_noise, counted_shares, draw_noise, estimate
+from sfumato.divergence.distributed import (
+    count_noise,
+    counted_shares,
+    draw_noise,
+    estimate,
+    require_readable,
+)
 from sfumato.divergence.estimator import target_divergence
+from sfumato.divergence.intervals import Tail
 from sfumato.divergence.plan import EstimatorPlan, Floor
-from sfumato.divergence.reference import all_points, draw_points
+from sfumato.divergence.reference import PublicPoints, Reference, all_points, draw_points
 from sfumato.errors import SfumatoError
 from sfumato.rng import Streams, SystemStream
 from tests.sfumato.divergence.parties import REFERENCE
@@ -121,3 +128,82 @@ def test_no_corrupted_client_is_left_out_by_rounding(percent: int, clients: int)
     corrupted = -(-percent * clients // 100)
     if clients > corrupted:
         assert counted_shares(clients, clients, percent / 100) == clients - corrupted
+
+
+def _exact_coverage(rare: float, population: float, draws: int, plan: EstimatorPlan, tail: Tail) -> float:
+    """How likely points are drawn whose interval covers, by all draws of two cells; N makes the noise nothing."""
+    examples, reference = 10**9, Reference.from_probabilities([1.0 - rare, rare])
+    shown = round(examples * population)
+    counts = np.array([examples - shown, shown])
+    target = target_divergence(reference, counts / examples, plan)
+    noise, covered = count_noise(1.0, 1e-5, 1), 0.0
+    for seen in range(draws + 1):
+        times = np.array([draws - seen, seen])
+        cells = np.flatnonzero(times).astype(np.int32)
+        where = PublicPoints(cells, times[cells] / draws, draws)
+        found = estimate(counts[cells], examples, 1, noise, where, reference, plan, 1e-5, tail=tail)
+        chance = math.comb(draws, seen) * rare**seen * (1.0 - rare) ** (draws - seen)
+        covered += chance * (found.low <= target <= found.high)
+    return covered
+
+
+@pytest.mark.parametrize(("rare", "draws", "normal"), [(0.05, 3, 0.8574), (0.01, 10, 0.9044)])
+def test_by_default_the_interval_covers_at_least_as_often_as_it_says_and_the_normal_tail_less(
+    rare: float, draws: int, normal: float
+) -> None:
+    for level, coefficient in ((0.1, 0.0), (0.01, 0.0), (0.001, 1.0)):
+        plan = EstimatorPlan(Floor("mix", level), coefficient)
+        for population in (0.0, rare / 10, rare, 0.5, 1.0):
+            assert _exact_coverage(rare, population, draws, plan, "guaranteed") >= 0.95
+    plan = EstimatorPlan(Floor("mix", 0.1))
+    assert _exact_coverage(rare, 0.0, draws, plan, "normal") == pytest.approx(normal, abs=1e-4)
+    reference = Reference.from_probabilities([1.0 - rare, rare])
+    where = PublicPoints(np.array([0], np.int32), np.array([1.0]), draws)
+    made = estimate(np.array([900]), 1000, 1, count_noise(1.0, 1e-5, 1), where, reference, plan, 1e-5)
+    guaranteed = estimate(
+        np.array([900]), 1000, 1, count_noise(1.0, 1e-5, 1), where, reference, plan, 1e-5, tail="guaranteed"
+    )
+    assert made == guaranteed
+
+
+def test_a_tail_that_is_none_is_refused() -> None:
+    plan, noise, every = EstimatorPlan(Floor("mix", 0.1)), count_noise(1.0, 1e-5, 8), all_points(REFERENCE)
+    with pytest.raises(SfumatoError, match="tail is 'fat'; allowed are normal, guaranteed"):
+        estimate(np.zeros(7, np.int64), 2000, 9, noise, every, REFERENCE, plan, 1e-5, tail="fat")  # type: ignore[arg-type]
+
+
+def test_a_value_below_zero_is_clipped_to_its_targets_range_and_lies_in_its_interval() -> None:
+    plan, noise, every = (
+        EstimatorPlan(Floor("clip", 0.9, 2.0), 0.0),
+        count_noise(1.0, 1e-5, 1),
+        all_points(REFERENCE),
+    )
+    counts = np.zeros(7, np.int64)
+    counts[[0, 6]] = 600_000, 400_000
+    found = estimate(counts, 1_000_000, 1, noise, every, REFERENCE, plan, 1e-5)
+    assert found.raw < 0.0
+    assert found.low <= found.clipped == found.raw <= found.high
+
+
+@given(epsilon=st.sampled_from([1e-8, 1e-6, 7.8e-6, 1e-5, 1.0]), clients=st.sampled_from([1, 2, 30, 1000]))
+@settings(deadline=None, max_examples=20)
+def test_what_is_refused_for_one_client_is_refused_for_any_number(epsilon: float, clients: int) -> None:
+    def refused(shares: int) -> bool:
+        try:
+            require_readable(5, count_noise(epsilon, 1e-12, shares), clients if shares > 1 else 1)
+        except SfumatoError:
+            return True
+        return False
+
+    if refused(1):
+        assert refused(clients)
+
+
+def test_more_points_or_noise_than_an_estimate_can_be_made_of_are_refused() -> None:
+    require_readable(10_000, count_noise(1.0, 1e-5, 1))
+    with pytest.raises(SfumatoError, match=r"points are 10001; allowed are at most 10000"):
+        require_readable(10_001, count_noise(1.0, 1e-5, 1))
+    with pytest.raises(
+        SfumatoError, match=r"the noise of a sum of 1 counts is .*; allowed is noise whose law"
+    ):
+        require_readable(3, count_noise(1e-6, 1e-12, 1))

@@ -360,3 +360,10 @@ def test_points_without_a_draw_that_are_not_every_cell_are_refused(
     points = PublicPoints(np.array(cells), np.array(weights), 0)
     with pytest.raises(SfumatoError, match="draws is 0 with points that are not the 6 cells"):
         _release(points)
+
+
+def test_a_negative_estimate_is_clipped_to_its_targets_range_and_lies_in_its_interval() -> None:
+    plan, every = EstimatorPlan(Floor("clip", 0.7, 3.0), 0.0), all_points(REFERENCE)
+    counts = np.array([700_000, 0, 0, 300_000, 0, 0])
+    found = release(counts, 10**6, every, REFERENCE, plan, 5.0, 1e-5, Streams(0).stream("noise"))
+    assert found.low <= found.clipped == found.raw <= found.high < 0.0

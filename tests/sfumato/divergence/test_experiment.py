@@ -103,3 +103,22 @@ def test_a_study_changes_one_number() -> None:
 def test_an_unknown_method_is_one_sentence() -> None:
     with pytest.raises(SfumatoError, match="method is 'magic'; allowed are non_private"):
         estimate("magic", pair(), SETTING, 1.0, Streams(0))
+
+
+def test_an_interval_is_for_the_target_but_over_batches_for_the_mean_of_their_own() -> None:
+    own, streams = pair((10, 20, 30, 40), clients=20), Streams(3)
+    few = replace(SETTING, batches=5)
+    plan = EstimatorPlan(SETTING.floor, 0.0)
+    pooled = estimate("trusted_aggregator", own, few, 1.0, streams, interval=True)
+    assert pooled.interval_target == pooled.target
+    assert estimate("trusted_aggregator", own, few, 1.0, streams).interval_target is None
+    order, groups = streams.stream("batches", own.name).permutation(20), np.empty(20, np.int64)
+    groups[order] = np.arange(20) % 5
+    each = [
+        target_divergence(own.reference, counts / counts.sum(), plan)
+        for counts in own.group_counts(groups, 5)
+    ]
+    batched = estimate("per_batch", own, few, 1.0, streams, interval=True)
+    assert batched.interval_target == pytest.approx(np.mean(each), rel=1e-12)
+    assert batched.interval_target is not None
+    assert batched.interval_target > batched.target + 0.01

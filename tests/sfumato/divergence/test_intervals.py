@@ -6,13 +6,15 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 from sfumato.divergence.estimator import release
 from sfumato.divergence.evaluation import target_divergence
 from sfumato.divergence.intervals import (
     Bounds,
+    clipped_value,
     fixed_interval,
     inverted_interval,
     normal_quantile_of,
@@ -103,7 +105,7 @@ def test_an_interval_lies_in_the_targets_range_and_around_the_value(
 ) -> None:
     plan = EstimatorPlan(Floor("mix", 0.1), 0.0)
     targets, bound = target_range(plan, 0.01), variance_bound(plan, 0.01)
-    found = inverted_interval(value, noise, draws, bound.at, targets, 0.95, 0.0, reach)
+    found = inverted_interval(value, noise, draws, bound, targets, 0.95, 0.0, reach)
     assert targets.low <= found.low <= targets.clip(value) <= found.high <= targets.high
     fixed = fixed_interval(value, 1.96 * noise, targets)
     assert found.low <= fixed.low + 1e-9
@@ -115,11 +117,100 @@ def test_more_points_and_less_noise_are_narrower_and_a_guarantee_is_wider() -> N
     targets, bound = target_range(plan, 0.01), variance_bound(plan, 0.01)
 
     def width(noise: float, draws: int, reach: float | None = None) -> float:
-        found = inverted_interval(0.3, noise, draws, bound.at, targets, 0.95, 0.0, reach)
+        found = inverted_interval(0.3, noise, draws, bound, targets, 0.95, 0.0, reach)
         return found.high - found.low
 
     assert width(0.01, 1000) < width(0.01, 100) < width(0.1, 100) < width(0.1, 10)
     assert width(0.01, 100) < width(0.01, 100, value_reach(plan, 0.01))
+
+
+def _deviation(own: float, noise: float, draws: int, reach: float | None, missed: float) -> float:
+    """The largest |value - T| that is no surprise, by the formulas of the docstring; ``own`` is V(T)."""
+    if reach is None:
+        return float(stats.norm.isf(missed / 2.0)) * math.hypot(math.sqrt(own / draws), noise)
+    part = missed / 2.0 if noise else missed
+    linear = reach * math.log(2.0 / part) / (3.0 * draws)
+    bernstein = linear + math.sqrt(linear**2 + 2.0 * own / draws * math.log(2.0 / part))
+    return float(stats.norm.isf(missed / 4.0)) * noise + min(
+        math.sqrt(own / draws * (2.0 / part - 1.0)), bernstein
+    )
+
+
+@given(
+    st.sampled_from(PLANS),
+    st.sampled_from([0.01, 0.2]),
+    st.floats(-0.2, 2.5),
+    st.sampled_from([0.0, 2.5e-4, 0.05]),
+    st.sampled_from([1, 8, 300]),
+    st.booleans(),
+    st.booleans(),
+    st.lists(st.floats(0.0, 1.0), min_size=20, max_size=20),
+)
+@example(
+    EstimatorPlan(Floor("mix", 0.1), 1.0), 0.2, 0.36564, 2.5e-4, 8, False, False, [0.945 / math.log(10.0)]
+)
+@settings(max_examples=300, deadline=None)
+def test_no_target_that_the_value_does_not_contradict_is_left_out_and_the_ends_are_such_targets(
+    plan: EstimatorPlan,
+    smallest: float,
+    value: float,
+    noise: float,
+    draws: int,
+    guaranteed: bool,
+    mean: bool,
+    shares: list[float],
+) -> None:
+    targets, bound = target_range(plan, smallest), variance_bound(plan, smallest)
+    own = bound.concave if mean else bound
+    reach = value_reach(plan, smallest) if guaranteed else None
+    found = inverted_interval(value, noise, draws, own, targets, 0.95, 0.0, reach)
+    ends = bound.ends[(bound.ends > targets.low) & (bound.ends < targets.high)]
+    inner = [targets.low + share * (targets.high - targets.low) for share in shares]
+    for target in [*inner, *ends.tolist(), *np.nextafter(ends, math.inf).tolist(), targets.low, targets.high]:
+        if abs(value - target) <= _deviation(own.at(target), noise, draws, reach, 0.05):
+            assert found.low - 1e-9 <= target <= found.high + 1e-9
+    for end in {found.low, found.high} - {targets.low, targets.high, targets.clip(value)}:
+        # The bound jumps between its bins, so an end may be the limit from the other side; 1e-6 is for rounding.
+        near = (end, end - 1e-9, end + 1e-9)
+        allowed = max(_deviation(own.at(one), noise, draws, reach, 0.05) for one in near)
+        assert abs(value - end) <= allowed + 1e-6
+
+
+@pytest.mark.parametrize("missed", [0.02, 0.2])
+@pytest.mark.parametrize("mass", [0.52, 0.6, 0.8, 0.95])
+def test_one_end_of_a_guaranteed_interval_misses_at_most_half_of_what_both_together_may(
+    missed: float, mass: float
+) -> None:
+    """One point without noise falls with probability ``mass`` times ``missed`` on a cell that the population lacks."""
+    plan = EstimatorPlan(Floor("mix", 0.1), 0.0)
+    reference = Reference.from_probabilities([mass * missed, 1.0 - mass * missed])
+    target = target_divergence(reference, np.array([0.0, 1.0]), plan)
+    bound, reach = variance_bound(plan, reference.smallest), value_reach(plan, reference.smallest)
+    value, targets = float(plan.values(0.0)), target_range(plan, reference.smallest)
+    assert inverted_interval(value, 0.0, 1, bound, targets, 1.0 - missed, 0.0, reach).low <= target
+
+
+def test_without_noise_a_guaranteed_interval_gives_all_of_its_misses_to_the_draw() -> None:
+    plan = EstimatorPlan(Floor("mix", 0.1), 0.0)
+    targets, bound, reach = target_range(plan, 0.01), variance_bound(plan, 0.01), value_reach(plan, 0.01)
+    quiet, noisy = (
+        inverted_interval(0.3, noise, 50, bound, targets, 0.95, 0.0, reach) for noise in (0.0, 1e-12)
+    )
+    assert noisy.low < quiet.low
+    assert quiet.high < noisy.high
+
+
+@pytest.mark.parametrize("plan", PLANS)
+@pytest.mark.parametrize("value", [-50.0, -0.2939, 0.0, 0.4, 50.0])
+def test_a_clipped_value_is_the_nearest_in_the_targets_range_even_below_zero(
+    plan: EstimatorPlan, value: float
+) -> None:
+    targets, found = target_range(plan, 0.05), clipped_value(value, plan, 0.05)
+    assert targets.low <= found <= targets.high
+    assert found == value or found in (targets.low, targets.high)
+    assert abs(found - value) <= abs(targets.clip(0.0) - value)
+    if plan.required_floor.kind == "mix":
+        assert found >= 0.0
 
 
 @pytest.mark.parametrize("confidence", [0.0, 1.0, -1.0, float("nan"), True])

@@ -13,6 +13,7 @@ from sfumato.accounting.discrete_gaussian_sums import IntegerLaw, sum_law
 from sfumato.divergence.counting import Counts
 from sfumato.divergence.estimator import evaluate
 from sfumato.divergence.noisy_counts import (
+    check_confidence,
     evaluate_noisy,
     noise_bias,
     noise_radius,
@@ -20,7 +21,7 @@ from sfumato.divergence.noisy_counts import (
     value_interval,
 )
 from sfumato.divergence.plan import EstimatorPlan, Floor
-from sfumato.divergence.reference import all_points
+from sfumato.divergence.reference import Reference, all_points
 from sfumato.errors import SfumatoError
 from tests.sfumato.divergence.parties import POINTS, REFERENCE
 
@@ -148,3 +149,16 @@ def test_no_floor_and_no_confidence_are_refused() -> None:
         value_interval(
             counts_of(100), 100, POINTS, REFERENCE, EstimatorPlan(Floor("mix", 0.1), 0.0), 3.0, 1.0
         )
+
+
+def test_ragged_noisy_counts_are_refused() -> None:
+    reference, plan = Reference.from_probabilities([0.5, 0.3, 0.2]), EstimatorPlan(Floor("mix", 0.1))
+    with pytest.raises(SfumatoError, match="noisy counts are no array"):
+        evaluate_noisy([[1, 2], [3]], 10, all_points(reference), reference, plan)  # type: ignore[list-item]
+
+
+def test_half_of_the_misses_of_any_announced_confidence_is_a_confidence() -> None:
+    for announced in (1e-9, 1.0 - 1e-12):
+        check_confidence((1.0 + announced) / 2.0)
+    with pytest.raises(SfumatoError, match="confidence is"):
+        check_confidence(1.0)

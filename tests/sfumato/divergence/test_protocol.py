@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,7 +12,8 @@ from hypothesis import strategies as st
 from sfumato.divergence.counting import Counts, count_points
 from sfumato.divergence.distributed import DistributedEstimate, count_noise, draw_noise, estimate
 from sfumato.divergence.estimator import Estimate, release
-from sfumato.divergence.messages import Admission, Enrolment, Result, Trust
+from sfumato.divergence.intervals import Tail
+from sfumato.divergence.messages import Admission, Announcement, Enrolment, NoisyCounts, Result, Trust
 from sfumato.divergence.plan import EstimatorPlan, Floor
 from sfumato.divergence.protocol import (
     CountsAggregator,
@@ -247,3 +250,70 @@ def test_a_client_answers_to_no_weaker_guarantee_than_its_own_limits(
     )
     with pytest.raises(SfumatoError, match=sentence):
         client.enrol(server.announcement())
+
+
+@pytest.mark.parametrize("trust", ["trusted_aggregator", "distributed"])
+def test_the_servers_interval_has_the_tail_that_it_asks_for_and_by_default_that_of_the_release(
+    trust: Trust,
+) -> None:
+    ends: dict[str | None, tuple[float, float]] = {}
+    tails: tuple[Tail | None, ...] = ("normal", "guaranteed", None)
+    for tail in tails:
+        server = PopulationServer(REFERENCE, POINTS, PLAN, 1.0, 1e-5, lambda _: bytes(16), trust, tail=tail)
+        message = (
+            Result(bytes(16), 10, 500, False, 0.1).encode()
+            if trust == "trusted_aggregator"
+            else NoisyCounts(bytes(16), 10, 8, 9, 500, np.full(POINTS.count, 40)).encode()
+        )
+        found = server.receive(message)
+        ends[tail] = (found.low, found.high)
+    default = "normal" if trust == "trusted_aggregator" else "guaranteed"
+    assert ends[None] == ends[default]
+    assert ends["guaranteed"][1] > ends["normal"][1]
+    with pytest.raises(SfumatoError, match="tail is 'fat'"):
+        PopulationServer(REFERENCE, POINTS, PLAN, 1.0, 1e-5, ENTROPY, trust, tail="fat")  # type: ignore[arg-type]
+
+
+WIDE = Reference.from_probabilities(np.full(10_001, 1 / 10_001))
+
+
+@pytest.mark.parametrize(
+    ("reference", "epsilon", "said"),
+    [
+        (WIDE, 1.0, "points are 10001; allowed are at most 10000"),
+        (REFERENCE, 1e-6, "the noise of a sum of 1 counts is"),
+    ],
+    ids=["points", "noise"],
+)
+def test_a_release_that_nobody_could_read_is_refused_before_anything_is_spent(
+    reference: Reference, epsilon: float, said: str
+) -> None:
+    every = all_points(reference)
+    with pytest.raises(SfumatoError, match=said):
+        PopulationServer(reference, every, PLAN, epsilon, 1e-12, ENTROPY, "distributed")
+    # Another server announces it all the same, and no client answers; a trusted aggregator can.
+    trusted = PopulationServer(reference, every, PLAN, epsilon, 1e-12, ENTROPY).announcement()
+    announced = replace(Announcement.decode(trusted), trust="distributed").encode()
+    client = PopulationClient(0, np.array([1]), reference, ENTROPY, STREAMS.stream("noise"))
+    with pytest.raises(SfumatoError, match=said):
+        client.enrol(announced)
+    assert Enrolment.decode(client.enrol(trusted)).examples == 1
+
+
+def test_a_sum_of_too_many_clients_noise_is_refused_before_anything_is_spent() -> None:
+    """One client's noise would do at this epsilon; the noise of all that are promised, few of whom count, would not."""
+    server = PopulationServer(
+        REFERENCE, POINTS, PLAN, 1e-4, 1e-12, ENTROPY, "distributed", corrupted_share=0.0
+    )
+    client = PopulationClient(0, np.array([1]), REFERENCE, ENTROPY, STREAMS.stream("noise"))
+    session = Enrolment.decode(client.enrol(server.announcement())).session
+    with pytest.raises(SfumatoError, match="the noise of a sum of 400 counts is"):
+        client.join(Admission(session, 0, 0, 400, 2, 9, 6, 32).encode(), b"")
+
+
+def test_a_client_answers_to_no_plan_that_makes_no_estimate() -> None:
+    read = Announcement.decode(parties().server.announcement())
+    client = PopulationClient(0, np.array([1]), REFERENCE, ENTROPY, STREAMS.stream("noise"))
+    for changed, said in (({"level": 0.0}, "floor level is 0.0"), ({"coefficient": 1e7}, "coefficient is")):
+        with pytest.raises(SfumatoError, match=said):
+            client.enrol(replace(read, **changed).encode())  # type: ignore[arg-type]

@@ -182,3 +182,45 @@ def test_without_a_floor_there_is_no_sensitivity() -> None:
     reference = Reference.from_probabilities([0.5, 0.5])
     with pytest.raises(SfumatoError, match="floor is None"):
         sensitivity(all_points(reference), reference, 10, EstimatorPlan(None, 1.0))
+
+
+@pytest.mark.parametrize(
+    "coefficient", [5e-324, 1e-310, 1e-308, 1e-9, 0.3, 1.0, 1.0 + 1e-9, 20.0, 800.0, 1e6]
+)
+@pytest.mark.parametrize("center", [0.0, 0.5, 3.0, -3.0, 1e5])
+def test_every_allowed_lambda_has_its_inflections_to_rounding(coefficient: float, center: float) -> None:
+    """Between them q < 0, and there are two where its least value, at r = 1 / lambda, is below 0."""
+    turns = inflections(coefficient, center)
+    least = 1.0 - coefficient - center + math.log(coefficient)
+    assert len(turns) == (2 if least < 0.0 else 0)
+    for turn in turns:
+        if 0.0 < turn < 1e300:
+            size = coefficient * turn
+            terms = (size**2, -size, 1.0 - coefficient - center, -math.log(turn))
+            assert abs(math.fsum(terms)) < 1e-8 * max(1.0, *map(abs, terms))
+    if turns:
+        assert turns[0] <= 1.0 / coefficient
+        assert turns[1] >= min(1.0 / coefficient, 1e300)
+
+
+@pytest.mark.parametrize("coefficient", [1e-310, 800.0, 1e6])
+@pytest.mark.parametrize("floor", [Floor("mix", 0.1), Floor("clip", 0.1, 3.0)])
+def test_the_second_moment_of_an_extreme_lambda_has_the_sensitivity_of_brute_force(
+    coefficient: float, floor: Floor
+) -> None:
+    reference, plan, examples = (
+        Reference.from_probabilities([0.5, 0.3, 0.2]),
+        EstimatorPlan(floor, coefficient),
+        8,
+    )
+    points = all_points(reference)
+    found = second_moment_sensitivity(points, reference, examples, plan, 0.0)
+
+    def value(population: tuple[int, ...]) -> float:
+        ratio = np.array(population) / (examples * reference.probabilities)
+        return float(points.weights @ plan.values(ratio) ** 2)
+
+    largest = _brute_force(reference, points, examples, value)
+    assert largest * (1 - 1e-10) <= found.exact <= found.closed_bound * (1 + 1e-10)
+    if found.tight:
+        assert found.exact == pytest.approx(largest, rel=1e-9)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from sfumato.accounting import gaussian_epsilon, zcdp_epsilon
 from sfumato.divergence.experiment import estimate
 from sfumato.divergence.methods import METHODS, get_method
 from sfumato.divergence.statement import price_of, privacy_statement
@@ -54,3 +57,40 @@ def test_a_run_that_spent_more_than_asked_gets_no_statement() -> None:
 def test_nothing_recorded_is_no_price() -> None:
     with pytest.raises(SfumatoError, match="the ledger holds no private release"):
         price_of(EventLedger(), 1e-5)
+
+
+def _with_moment(name: str, share: float, release: bool = False) -> PrivacyStatement:
+    setting, ledger = replace(SETTING, sampling="budget_share", variance_share=share), EventLedger()
+    streams = Streams(None, "release") if release else Streams(0)
+    for event in estimate(name, pair(), setting, 1.0, streams, interval=True).events:
+        ledger.record(event)
+    mode = "release" if release else "simulation"
+    return privacy_statement(get_method(name), setting, 1.0, ledger, 1000, "one example", mode)
+
+
+def _statements() -> list[PrivacyStatement]:
+    private = [name for name, method in METHODS.items() if method.private]
+    moments = [
+        _with_moment(name, share) for name in ("trusted_aggregator", "per_batch") for share in (0.2, 0.5)
+    ]
+    return [*map(_statement, private), *moments, _with_moment("trusted_aggregator", 0.2, release=True)]
+
+
+def test_the_phases_that_are_printed_cost_the_epsilon_that_is_stated() -> None:
+    for statement in _statements():
+        rho = sum(phase.steps * (2.0 / phase.noise_multiplier) ** 2 / 2.0 for phase in statement.phases)
+        assert statement.delta is not None
+        price = gaussian_epsilon if statement.accountant == "gaussian" else zcdp_epsilon
+        spent = (2.0 * rho) ** 0.5 if statement.accountant == "gaussian" else rho
+        assert price(spent, statement.delta) == pytest.approx(statement.epsilon, rel=1e-6)
+
+
+@pytest.mark.parametrize("share", [0.2, 0.5])
+def test_a_released_second_moment_is_a_phase_of_its_own_and_is_said(share: float) -> None:
+    statement = _with_moment("trusted_aggregator", share)
+    value, moment = statement.phases
+    assert (value.name, moment.name) == ("release of the value", "release of the second moment")
+    assert value.noise_multiplier / moment.noise_multiplier == pytest.approx((share / (1.0 - share)) ** 0.5)
+    assert "the mean of Phi squared" in statement.mechanism
+    assert "Phi squared" not in _statement("trusted_aggregator").mechanism
+    assert len(_statement("trusted_aggregator").phases) == 1

@@ -5,7 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sfumato.divergence.experiment import estimate
+from sfumato.divergence.comparisons import Pair
+from sfumato.divergence.experiment import Setting, estimate
+from sfumato.divergence.plan import Floor
+from sfumato.divergence.reference import Reference
 from sfumato.divergence.studies import Cell, epsilon_cells, measure
 from sfumato.records import Record, to_document
 from sfumato.rng import Streams
@@ -59,3 +62,19 @@ def test_without_privacy_there_is_one_cell_and_no_epsilon() -> None:
         ("local_mix", "1", False),
         ("local_mix", "3", False),
     ]
+
+
+def test_intervals_over_batches_cover_the_mean_of_the_batches_own_targets() -> None:
+    """40 seeds of 20 batches of 100 examples in 50 cells: with a coverage of 95 % fewer than 33 hold once in 100,000.
+
+    Held against the pooled target, which lies below by several widths, not one of them would hold.
+    """
+    reference = Reference.from_probabilities(np.full(50, 0.02))
+    values = np.random.default_rng(0).integers(0, 50, 2000).astype(np.int32)
+    small = Pair.of("small", reference, values, np.arange(2000) // 10)
+    setting = Setting(Floor("mix", 0.1), points=1000, batches=20)
+    seeds = {str(seed): Streams(seed) for seed in range(40)}
+    found = measure(Cell("epsilon", "3", "per_batch", setting, 3.0, interval=True), [small], seeds, 0.01)
+    assert float(found.values["covered"] or 0.0) >= 33 / 40
+    every = [one for own in found.estimates.values() for one in own.values()]
+    assert not any(one.interval and one.interval[0] <= one.target <= one.interval[1] for one in every)

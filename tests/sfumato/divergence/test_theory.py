@@ -155,3 +155,10 @@ def test_a_cell_that_the_population_misses_is_infinite_or_refused() -> None:
 def test_a_population_that_is_no_distribution_is_refused(population: Vector) -> None:
     with pytest.raises(SfumatoError, match="the population"):
         RatioMoments.of(REFERENCE, population, Floor("mix", 0.1))
+
+
+@pytest.mark.parametrize("population", [[[0.5], [0.3, 0.2]], ["a"] * 3, [None] * 3, [0.5, 0.3, 0.2j], 1.0])
+def test_what_is_no_distribution_over_the_cells_is_refused(population: object) -> None:
+    reference = Reference.from_probabilities([0.5, 0.3, 0.2])
+    with pytest.raises(SfumatoError, match=r"population .*allowed is"):
+        RatioMoments.of(reference, population, Floor("mix", 0.1))  # type: ignore[arg-type]

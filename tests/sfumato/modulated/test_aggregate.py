@@ -92,7 +92,7 @@ def test_clipping_and_faulty_samples_are_the_clients() -> None:
     data = AggregateData.of(x, np.array([2.0, 0.5, -0.5]), Domain(2, 1.0))
     assert data.faulty == 1
     assert np.allclose(data.features, [[0.6, 0.8], [0, 0], [0.1, 0.1]])
-    assert data.labels.tolist() == [1.0, 0.0, -0.5]
+    assert data.labels.tolist() == [1.0, 0.5, -0.5]
 
 
 @pytest.mark.parametrize("freedom", [1, 3, 6, 200])

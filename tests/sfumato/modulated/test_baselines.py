@@ -249,11 +249,11 @@ def test_more_clients_and_more_epsilon_bring_it_closer_to_the_same_steps_without
     assert distance(2000, 2.0) > 4 * few
 
 
-def test_faulty_samples_count_as_zeros_and_are_counted() -> None:
+def test_what_is_not_finite_of_a_sample_counts_as_zeros_and_is_counted() -> None:
     features, labels = samples(50)
     features[3, 1], labels[7] = np.nan, np.inf
     zeros, none = features.copy(), labels.copy()
-    zeros[[3, 7]], none[[3, 7]] = 0.0, 0.0
+    zeros[[3, 7]], none[7] = 0.0, 0.0
     plan = LocalSgdPlan(DOMAIN, 0.5, rounds=4)
     faulty, clean = run(plan, features=features, labels=labels), run(plan, features=zeros, labels=none)
     assert np.array_equal(faulty.coefficients, clean.coefficients)

@@ -61,7 +61,7 @@ def test_every_sample_ends_within_the_public_bounds(x: np.ndarray, y: np.ndarray
         finite = np.isfinite(x).all(axis=1) & np.isfinite(y)
         assert np.array_equal(faulty, ~finite)
         assert not clipped[faulty].any()
-        assert not labels[faulty].any()
+        assert np.array_equal(labels, np.clip(np.where(np.isfinite(y), y, 0.0), -1.0, 1.0).astype(np.float64))
 
 
 @given(arrays(np.float64, (6, 3), elements=st.floats(-3, 3)))
@@ -80,6 +80,18 @@ def test_a_clients_message_depends_on_its_own_sample_alone(place: int, other: np
     calibrated = PLAN.calibrate(1.0, 1e-5)
     one, two = (_all(calibrated, rows, np.zeros(6), _directions())[0] for rows in (x, changed))
     assert np.array_equal(np.delete(one, place, axis=0), np.delete(two, place, axis=0))
+
+
+@given(arrays(np.float32, 3, elements=ANY), st.floats(-2, 2))
+@settings(max_examples=50, deadline=None)
+def test_a_label_in_the_clear_says_nothing_about_its_features(x: np.ndarray, label: float) -> None:
+    """Neighbours have the same label (statement of the public-label protocol), so it must not follow the features."""
+    calibrated = PLAN.calibrate(1.0, 1e-5)
+    one, two = (
+        send(features, label, calibrated, _directions(), Streams(0).stream("one")).label
+        for features in (x.astype(np.float64), np.zeros(3))
+    )
+    assert one == two
 
 
 def test_samples_are_not_changed() -> None:

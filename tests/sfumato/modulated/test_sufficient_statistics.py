@@ -241,11 +241,11 @@ def test_coefficients_stay_in_the_ball() -> None:
         assert np.linalg.norm(fit.coefficients) <= 0.25 * (1 + 1e-12)
 
 
-def test_faulty_samples_count_as_zeros_and_are_counted() -> None:
+def test_what_is_not_finite_of_a_sample_counts_as_zeros_and_is_counted() -> None:
     features, labels = data(50)
     features[3, 1], labels[7] = np.nan, np.inf
     zeros, none = features.copy(), labels.copy()
-    zeros[[3, 7]], none[[3, 7]] = 0.0, 0.0
+    zeros[[3, 7]], none[7] = 0.0, 0.0
     calibrated = PLAN.calibrate(1.0, 1e-5)
     faulty = ada_ssp(features, labels, calibrated, Streams(0).stream("noise"))
     clean = ada_ssp(zeros, none, calibrated, Streams(0).stream("noise"))

@@ -1,0 +1,169 @@
+"""The part of params.yaml that describes the radio map system.
+
+>>> sorted(Radiomap.model_fields)
+['attack', 'grid', 'maps', 'network', 'train', 'warmup']
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, Field, model_validator
+
+from sfumato.params.fields import Count, OpenUnit, Positive, Section, Seeds, Steps, distinct, filled
+
+MapSource = Literal["city_maps", "radiomapseer"]
+City = Literal["munich", "florence", "etoile", "san_francisco"]
+DefenceName = Literal[
+    "none",
+    "clip_only",
+    "uniform",
+    "targeted_uniform",
+    "static_optimal",
+    "adaptive",
+    "adaptive_certified",
+    "shaped",
+]
+CERTIFIED: tuple[DefenceName, ...] = ("uniform", "static_optimal", "adaptive_certified", "shaped")
+"""Defences whose every upload is a mechanism with an (epsilon, delta); the others have none."""
+Matching = Literal["energy", "multiplier"]
+Multiplier = Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)]
+Cities = Annotated[tuple[City, ...], AfterValidator(filled)]
+Weight = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
+
+
+class RadiomapGrid(Section):
+    """The cells: every defence at every noise multiplier. No data set: left out."""
+
+    datasets: Annotated[tuple[MapSource, ...], AfterValidator(distinct)]
+    defences: Annotated[tuple[DefenceName, ...], AfterValidator(filled)]
+    multipliers: Annotated[tuple[Multiplier, ...], AfterValidator(filled)]
+    matching: Matching
+    seeds: Seeds
+
+
+class RadiomapMaps(Section):
+    """How city heights become maps, in metres, hertz and decibels; and who has which city."""
+
+    window: Annotated[int, Field(ge=16, le=4096)]
+    stride: Annotated[int, Field(ge=1, le=4096)]
+    cell: Annotated[float, Field(ge=1, le=64, allow_inf_nan=False)]
+    built: tuple[OpenUnit, OpenUnit]
+    transmitters: Annotated[int, Field(ge=1, le=80)]
+    margin: Annotated[int, Field(ge=0, le=64)]
+    frequency: Annotated[float, Field(ge=1e8, le=1e11, allow_inf_nan=False)]
+    transmitter_height: Positive
+    receiver_height: Positive
+    clients: Cities
+    shadow: Cities
+    validation: Cities
+
+    @model_validator(mode="after")
+    def _cities_are_apart(self) -> Self:
+        seen: set[str] = set()
+        for part in ("clients", "shadow", "validation"):
+            for city in getattr(self, part):
+                if city in seen:
+                    raise ValueError(
+                        f"radiomap.maps.{part} holds {city!r}, which another part has; allowed is each city in one part, since "
+                        "windows of one city overlap"
+                    )
+                seen.add(city)
+        return self
+
+    @model_validator(mode="after")
+    def _shares_are_in_order(self) -> Self:
+        if self.built[0] >= self.built[1]:
+            raise ValueError(
+                f"radiomap.maps.built is {list(self.built)}; allowed is a smaller share before a larger one"
+            )
+        return self
+
+
+class RadiomapNetwork(Section):
+    """The two-stage network."""
+
+    width: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
+    levels: Annotated[int, Field(ge=1, le=6)]
+    padding: Literal["zeros", "circular", "reflect"]
+
+
+class RadiomapWarmup(Section):
+    """What is made on public maps beforehand: weights, clips, and the learned allocator."""
+
+    steps: Annotated[int, Field(ge=0, le=10**6)]
+    batch_size: Count
+    learning_rate: Positive
+    uploads: Annotated[int, Field(ge=40, le=10**5)]
+    components: Annotated[int, Field(ge=1, le=4096)]
+    allocator_steps: Steps
+    privacy_weight: Weight
+    task_weight: Weight
+    entropy_weight: Weight
+    floor_share: OpenUnit
+
+
+class RadiomapTrain(Section):
+    """Federated averaging."""
+
+    clients: Annotated[int, Field(ge=1, le=10**5)]
+    active: Annotated[int, Field(ge=1, le=10**5)]
+    rounds: Annotated[int, Field(ge=1, le=10**5)]
+    maps_per_upload: Annotated[int, Field(ge=1, le=1000)]
+    epochs: Annotated[int, Field(ge=1, le=1000)]
+    optimizer: Literal["sgd", "adam"]
+    learning_rate: Positive
+    loss_margin: Annotated[int, Field(ge=0, le=64)]
+
+    @model_validator(mode="after")
+    def _no_more_are_active_than_there_are(self) -> Self:
+        if self.active > self.clients:
+            raise ValueError(
+                f"radiomap.train.active is {self.active}; allowed is at most the {self.clients} clients"
+            )
+        return self
+
+
+class RadiomapAttack(Section):
+    """The attackers' means: shadow uploads of their own, and which rounds they read."""
+
+    shadow_uploads: Annotated[int, Field(ge=40, le=10**5)]
+    client_uploads: Annotated[int, Field(ge=20, le=10**5)]
+    rounds: Annotated[tuple[Annotated[int, Field(ge=0, le=10**5)], ...], AfterValidator(filled)]
+    known_map_uploads: Annotated[int, Field(ge=0, le=10**4)]
+    audit_runs: Annotated[int, Field(ge=100, le=10**8)]
+    confidence: OpenUnit
+
+
+class Radiomap(Section):
+    """Everything of the radio map system."""
+
+    grid: RadiomapGrid
+    maps: RadiomapMaps
+    network: RadiomapNetwork
+    warmup: RadiomapWarmup
+    train: RadiomapTrain
+    attack: RadiomapAttack
+
+    @model_validator(mode="after")
+    def _the_attack_has_what_it_needs(self) -> Self:
+        if "clip_only" not in self.grid.defences:
+            raise ValueError(
+                f"radiomap.grid.defences is {list(self.grid.defences)}; allowed are lists with clip_only, at whose weights all "
+                "defences are attacked"
+            )
+        if self.attack.known_map_uploads and self.train.maps_per_upload > 1:
+            raise ValueError(
+                f"radiomap.attack.known_map_uploads is {self.attack.known_map_uploads} with {self.train.maps_per_upload} "
+                "maps_per_upload; allowed is 0, since that attacker simulates one map"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _attacked_rounds_are_trained(self) -> Self:
+        late = [number for number in self.attack.rounds if number > self.train.rounds]
+        if late:
+            raise ValueError(
+                f"radiomap.attack.rounds holds {late[0]}; allowed are 0 to the {self.train.rounds} rounds of training"
+            )
+        return self

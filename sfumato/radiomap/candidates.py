@@ -1,0 +1,144 @@
+"""The attacker who knows the building maps, on several victims and defences: every candidate cell is simulated once.
+
+>>> Candidates.__name__
+'Candidates'
+
+It draws the radio map of each candidate with the propagation model, makes the update that a client with that map would
+make, and takes the cell of the largest likelihood (`known_map`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.radiomap.attacked import Updates, observed_state, victims_noise
+from sfumato.radiomap.client import LocalTraining, local_update
+from sfumato.radiomap.clips import Clip, WholeClip
+from sfumato.radiomap.defences import Defence
+from sfumato.radiomap.encoding import encode
+from sfumato.radiomap.known_map import Release, Scene, Search, locate
+from sfumato.radiomap.localisation import Localisation, evaluate
+from sfumato.radiomap.maps import MapSet
+from sfumato.radiomap.propagation import Link, path_gain
+from sfumato.radiomap.shaped import ShapedDefence
+from sfumato.radiomap.unet import RadioUNet
+from sfumato.rng import Streams
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """What the attacker needs to simulate a client.
+
+    Attributes:
+        model: where updates are computed; its weights are overwritten.
+        weights: (d,) of the round.
+        maps: the victims', whose buildings it knows.
+        local: how clients train.
+        link: the propagation model's parameters.
+        streams: the order of a client's examples.
+    """
+
+    model: RadioUNet
+    weights: NDArray[np.float32]
+    maps: MapSet
+    local: LocalTraining
+    link: Link
+    streams: Streams
+
+    def update(self, place: int, cell: tuple[int, int]) -> NDArray[np.float64]:
+        """(d,) the update of a client on that map with its transmitter in that cell."""
+        heights = self.maps.heights[place]
+        gain = encode(path_gain(heights, cell, self.link, self.maps.cell))
+        radio = np.where(heights > 0, 0.0, gain).astype(np.float32)
+        alone = MapSet(
+            heights=heights[None],
+            transmitters=np.array([[cell]], np.int16),
+            radio=radio[None, None],
+            city=self.maps.city[place : place + 1],
+            cities=self.maps.cities,
+            corner=self.maps.corner[place : place + 1],
+            cell=self.maps.cell,
+        )
+        order = self.streams.stream("order", 0)
+        return local_update(self.weights, self.model, alone, np.array([[0, 0]]), self.local, order)
+
+
+def attack_known_maps(
+    candidates: Candidates,
+    victims: Updates,
+    defences: Mapping[Key, Defence],
+    count: int,
+    round: int,
+    streams: Streams,
+) -> dict[Key, Localisation]:
+    """The errors of the likeliest cells of the first victims, under each defence.
+
+    Args:
+        candidates: the simulation.
+        victims: whose uploads are attacked; one map each.
+        defences: at their first states.
+        count: how many victims.
+        round: of the weights.
+        streams: of the noise, as in `attacked.defend`, and of the intervals.
+
+    Returns:
+        Key of the defence -> errors in metres.
+    """
+    states = {key: observed_state(defence, victims, round, streams) for key, defence in defences.items()}
+    guesses: dict[Key, list[NDArray[np.float64]]] = {key: [] for key in defences}
+    number = min(count, len(victims.updates))
+    for victim in range(number):
+        place = int(victims.sessions[victim, 0, 0])
+        known: dict[tuple[int, int], NDArray[np.float64]] = {}
+
+        def simulate(
+            cells: NDArray[np.int64], place: int = place, known: Known = known
+        ) -> NDArray[np.float64]:
+            for row, column in cells:
+                cell = int(row), int(column)
+                if cell not in known:
+                    known[cell] = candidates.update(place, cell)
+            return np.stack([known[int(row), int(column)] for row, column in cells])
+
+        scene = Scene(candidates.maps.free[place], candidates.maps.cell, simulate)
+        for key, state in states.items():
+            noise = victims_noise(streams, round, victim)
+            sent = state.protect(victims.updates[victim].astype(np.float64), round, noise)
+            found = locate(sent.upload, scene, release_of(state, sent.sigmas), Search())
+            guesses[key].append(found.position)
+    truth, maps = victims.positions[:number], victims.maps[:number]
+    return {
+        key: evaluate(np.stack(own), truth, maps, streams.stream("attack/intervals"))
+        for key, own in guesses.items()
+    }
+
+
+Known = dict[tuple[int, int], NDArray[np.float64]]
+
+
+def release_of(state: Defence, sigmas: NDArray[np.float64]) -> Release:
+    """What everybody knows of the noise; of an adaptive defence the attacker is given the very levels.
+
+    Args:
+        state: the defence.
+        sigmas: (G,) of the upload.
+    """
+    clip: Clip | None = getattr(state, "clip", None)
+    if isinstance(state, ShapedDefence):
+        shape, limit = state.shape, state
+        deviation = np.full(shape.dimension, state.sigma)
+        return Release(
+            deviation,
+            clip=lambda update: shape.power(limit.clipped(update), 0.5),
+            transform=lambda update: shape.power(update, -0.5),
+        )
+    if clip is None and hasattr(state, "clip_norm"):
+        clip = WholeClip(float(state.clip_norm))  # pyright: ignore[reportUnknownArgumentType, reportAttributeAccessIssue, reportUnknownMemberType]
+    return Release(state.partition.spread(sigmas), clip=None if clip is None else clip.apply)

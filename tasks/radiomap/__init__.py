@@ -1,0 +1,1 @@
+"""The steps of the radio map system: read, call the library, write."""

@@ -1,0 +1,186 @@
+"""Locate transmitters from uploads under every defence: ``python -m tasks.attack radiomap --dataset city_maps``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from tasks import command
+
+LEVELS = ["dataset", "method", "multiplier", "seed", "round", "view", "uploads", "attacker"]
+TOLERANCES = {"rmse": 15.0, "median": 15.0, "half_width": 10.0}
+AT = "clip_only"
+"""The defence at whose weights all are attacked, so that their differences are paired."""
+
+
+def run(call: command.Call) -> None:
+    """Attack every defence at the same weights: one upload, several rounds averaged, the sum of six, the known map."""
+    from sfumato import artifacts, records
+    from tasks.radiomap import cells
+
+    maps = cells.load_maps(cells.prepared_path(call))
+    models = artifacts.read_npz(
+        call.root / "data/models/radiomap/train" / f"{call.options['dataset']}-{AT}.npz"
+    )
+    every, found = cells.streams_of(call), list[records.Record]()
+    guesses: dict[str, Any] = {}
+    for number, (seed, streams) in enumerate(every.items()):
+        for record in _of_seed(call, maps, models, seed, streams, guesses if number == 0 else {}):
+            found.append(record)
+        command.progress(number + 1, len(every), "seeds attacked", every=1)
+    document = records.to_document("radiomap", "attack", LEVELS, found, TOLERANCES)
+    artifacts.write_npz(
+        call.root / "data/plots/radiomap/pictures" / f"{call.options['dataset']}.npz",
+        _pictures(call, cells.part_of(call, maps, "clients"), guesses),
+    )
+    artifacts.write_json(call.path("metrics", "attack", ".json"), document)
+
+
+def _of_seed(
+    call: command.Call, maps: Any, models: Any, seed: str, streams: Any, guesses: dict[str, Any]
+) -> Iterator[Any]:
+    """Records of one seed; fills in where the first victim is put under each defence."""
+    from sfumato.radiomap.attacked import make_updates
+    from tasks.radiomap import cells
+
+    attack, model = call.params.radiomap.attack, cells.model_of(call, streams)
+    public, partition, local = cells.public_of(call, seed), cells.partition_of(model), cells.local_of(call)
+    shadow_maps = cells.part_of(call, maps, "shadow")
+    victim_maps = cells.part_of(call, maps, "clients")
+    per_upload = call.params.radiomap.train.maps_per_upload
+    sides: dict[int, tuple[Any, Any]] = {}
+    for number in sorted(attack.rounds):
+        weights = _weights(models, seed, number)
+        shared = (per_upload, local, streams)
+        sides[number] = (
+            make_updates(model, weights, shadow_maps, attack.shadow_uploads, *shared, "shadow"),
+            make_updates(model, weights, victim_maps, attack.client_uploads, *shared, "victims"),
+        )
+    for method in call.params.radiomap.grid.defences:
+        for nu in cells.multipliers_of(call, method):
+            defence = cells.defence_of(call, method, nu, public, partition)
+            levels = _levels(call, method, nu, seed)
+            yield from _of_defence(defence, sides, levels, streams, guesses)
+    yield from _known_map(call, victim_maps, sides, models, seed, streams)
+
+
+def _weights(models: Any, seed: str, number: int) -> Any:
+    """The weights with which a round begins; those of the last one are the trained model's."""
+    name = f"0/seed{seed}/round{number}"
+    return models[name if name in models else f"0/seed{seed}/final"]
+
+
+def _levels(call: command.Call, method: str, nu: float, seed: str) -> dict[str, str]:
+    from sfumato.radiomap.preparation import multiplier_text
+
+    return {
+        "dataset": call.options["dataset"],
+        "method": method,
+        "multiplier": multiplier_text(nu),
+        "seed": seed,
+    }
+
+
+def _of_defence(
+    defence: Any,
+    sides: dict[int, tuple[Any, Any]],
+    levels: dict[str, str],
+    streams: Any,
+    guesses: dict[str, Any],
+) -> Iterator[Any]:
+    """Records of one defence at one multiplier."""
+    from sfumato.radiomap.attacked import (
+        attack_average,
+        attack_defended,
+        attack_records,
+        attack_secure_sum,
+        defend,
+        guessed,
+        sensitive_index,
+        sum_records,
+    )
+
+    rounds = {number: defend(defence, *pair, number, streams) for number, pair in sides.items()}
+    last = max(rounds)
+    for number, made in rounds.items():
+        result = attack_defended(made, streams)
+        at = {**levels, "round": str(number), "view": "all", "uploads": "1"}
+        yield from attack_records(result, at)
+        if number == last:
+            guesses[f"{levels['method']}/{levels['multiplier']}"] = guessed(result, 0)
+    index = sensitive_index(defence.partition)
+    final = {**levels, "round": str(last)}
+    yield from attack_records(
+        attack_defended(rounds[last], streams, index), {**final, "view": "slices", "uploads": "1"}
+    )
+    if len(rounds) > 1:
+        averaged = attack_average(list(rounds.values()), streams)
+        yield from attack_records(averaged, {**final, "view": "all", "uploads": str(len(rounds))})
+    yield from sum_records(
+        attack_secure_sum(rounds[last], streams), {**final, "view": "all", "uploads": "sum6"}
+    )
+
+
+def _known_map(
+    call: command.Call, maps: Any, sides: dict[int, tuple[Any, Any]], models: Any, seed: str, streams: Any
+) -> Iterator[Any]:
+    """Records of the attacker who knows a victim's building map and simulates where the transmitter could be."""
+    from sfumato.radiomap.attacked import attack_values
+    from sfumato.radiomap.candidates import Candidates, attack_known_maps
+    from sfumato.records import Record
+    from tasks.radiomap import cells
+
+    count = call.params.radiomap.attack.known_map_uploads
+    if not count:
+        return
+    last, model = max(sides), cells.model_of(call, streams)
+    public, partition = cells.public_of(call, seed), cells.partition_of(model)
+    candidates = Candidates(
+        model, _weights(models, seed, last), maps, cells.local_of(call), cells.link_of(call), streams
+    )
+    every = {
+        (method, nu): cells.defence_of(call, method, nu, public, partition)
+        for method in call.params.radiomap.grid.defences
+        for nu in cells.multipliers_of(call, method)
+    }
+    found = attack_known_maps(candidates, sides[last][1], every, count, last, streams)
+    for (method, nu), errors in found.items():
+        place = {"round": str(last), "view": "all", "uploads": "1", "attacker": "known_map"}
+        yield Record({**_levels(call, method, nu, seed), **place}, attack_values(errors))
+
+
+def _pictures(call: command.Call, maps: Any, guesses: dict[str, Any]) -> dict[str, Any]:
+    """The first victim's map, what the models of the first seed draw of it, and where it is thought to be."""
+    import numpy as np
+
+    from sfumato import artifacts
+    from sfumato.radiomap.federated import all_pairs, draw_sessions
+    from sfumato.radiomap.references import predictions
+    from sfumato.radiomap.unet import load_flat
+    from tasks.radiomap import cells
+
+    seed, streams = next(iter(cells.streams_of(call).items()))
+    radiomap = call.params.radiomap
+    per_upload = radiomap.train.maps_per_upload
+    stream = streams.stream("attack", "victims", "sessions")
+    pair = draw_sessions(
+        maps, all_pairs(maps), radiomap.attack.client_uploads, per_upload, stream, per_upload > 1
+    )[0, :1]
+    drawn: list[Any] = []
+    model = cells.model_of(call, streams)
+    for name in guesses:
+        method, text = name.split("/")
+        path = call.root / "data/models/radiomap/train" / f"{call.options['dataset']}-{method}.npz"
+        load_flat(model, artifacts.read_npz(path)[f"{text}/seed{seed}/final"])
+        drawn.append(predictions(model, maps, pair)[0].reshape(maps.size, maps.size))
+    place, which = int(pair[0, 0]), int(pair[0, 1])
+    return {
+        "heights": maps.heights[place],
+        "free": maps.free[place],
+        "truth": maps.radio[place, which],
+        "transmitter": maps.transmitters[place, which],
+        "names": np.array(list(guesses)),
+        "predictions": np.stack(drawn),
+        "guesses": np.stack(list(guesses.values())) / maps.cell - 0.5,
+        "cell": np.array(maps.cell),
+    }
