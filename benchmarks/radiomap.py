@@ -1,10 +1,10 @@
 """What training a RadioUNet takes: python -m benchmarks.radiomap [--json] [--batch B] [--width W] [--size S].
 
-One thread, process seconds. A step is forward, backward and Adam on one batch, both stages. The paper's scale: 50 rounds of six
-clients, each with one pass over its 50 maps of 256 x 256 cells, with one transmitter each or with all 80, in batches of 15;
-its hours are extrapolated from the measured step, which ``--batch`` and ``--width`` make smaller. The small setting is the
-network `SMALL` on eight maps of 32 x 32 cells. Maps of the propagation model are of random
-buildings, one transmitter each.
+One thread, process seconds. A step is forward, backward and Adam on one batch, both stages. The paper's scale:
+50 rounds of six clients, each with one pass over its 50 maps of 256 x 256 cells, with one transmitter each or
+with all 80, in batches of 15; its hours are extrapolated from the measured step, which ``--batch`` and
+``--width`` make smaller. The small setting is the network `SMALL` on eight maps of 32 x 32 cells. Maps of the
+propagation model are of random buildings, one transmitter each.
 """
 
 from __future__ import annotations

@@ -45,8 +45,8 @@ class LocalTraining:
         learning_rate: its step size.
         epochs: passes over the round's maps.
         batch_size: maps in one step, at most; a last smaller batch is used as well.
-        margin: how many cells along the map's edge the loss ignores. A field that is cut off at the edge tells where in the
-            map its transmitter is.
+        margin: how many cells along the map's edge the loss ignores. A field that is cut off at the edge tells
+            where in the map its transmitter is.
         momentum: of ``sgd``.
         phase: which stage learns; ``joint`` adds up both losses, of which each reaches its own stage only.
 

@@ -94,9 +94,10 @@ class RoundRecord:
         number: from 0.
         phase: which stage learned.
         clients: who was asked, ascending.
-        validation_mse: after the round, in squared encoded units, of the stage that learned (the second for ``joint``); None
-            without validation maps, or where it is not finite.
-        norms: of the updates before clipping, of those clients whose training was finite, in the order of the clients.
+        validation_mse: after the round, in squared encoded units, of the stage that learned (the second for
+            ``joint``); None without validation maps, or where it is not finite.
+        norms: of the updates before clipping, of those clients whose training was finite, in the order of the
+            clients.
         clipped_share: of these, how many were clipped; 0 where there is none.
         dropped: how many uploads could not be used.
         reasons: why, one sentence each.
@@ -168,10 +169,10 @@ def federate(
 ) -> History:
     """Run the rounds: the server broadcasts, the scheduled clients train and answer, the server averages.
 
-    Deterministic bit for bit in simulation mode, for any number of workers.
+    Deterministic bit for bit in simulation mode.
 
-    Guarantee: towards the server and everybody who sees the uploads or the models, that of the clients' defences, composed
-    over the rounds in which a client takes part. The schedule is public.
+    Guarantee: towards the server and everybody who sees the uploads or the models, that of the clients'
+    defences, composed over the rounds in which a client takes part. The schedule is public.
 
     Args:
         weights: (d,) float32, where it begins; public.
@@ -179,7 +180,7 @@ def federate(
         plan: the counts and phases.
         streams: of the schedule and the session's number.
         validation: what to measure after each round, if anything.
-        workers: in how many processes the clients compute.
+        workers: in how many processes the clients compute; the result is the same for any number.
         keep_weights: rounds whose initial weights are kept.
         keep_uploads: rounds whose uploads are kept.
 
@@ -190,9 +191,8 @@ def federate(
     session = bytes(streams.stream("session").integers(0, 256, SESSION_BYTES).astype(np.uint8))
     server = RadioServer(weights, session)
     asked = schedule(plan, streams.stream("schedule"))
-    # Every client sees all released uploads, so that all of them hold a defence of the same state.
-    now = {client.identity: client for client in clients}
-    records: list[RoundRecord] = []
+    # Every client sees all released uploads.
+    now, records = {client.identity: client for client in clients}, list[RoundRecord]()
     kept_weights: dict[int, NDArray[np.float32]] = {}
     kept_uploads: dict[int, Mapping[int, NDArray[np.float32]]] = {}
     with client_pool(now, workers) as pool:
@@ -281,8 +281,8 @@ def draw_sessions(
         rounds: how many rounds.
         per_round: how many of them a round has.
         stream: draws.
-        shared: whether the pairs of one round have their transmitters in the same cell, of a cell drawn with probability
-            proportional to its pairs among those cells that have enough.
+        shared: whether the pairs of one round have their transmitters in the same cell, of a cell drawn with
+            probability proportional to its pairs among those cells that have enough.
         repeated: whether every round has the same pairs.
 
     Returns:

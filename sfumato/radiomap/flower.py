@@ -3,8 +3,9 @@
 >>> flower_client.__name__
 'flower_client'
 
-Flower's server then takes the place of `RadioServer`. It has to start from the public weights (``initial_parameters``), average
-with ``FedAvg``, evaluate nothing at the clients (``fraction_evaluate=0``) and send ``{"round": r}`` with each fit.
+Flower's server then takes the place of `RadioServer`. It has to start from the public weights
+(``initial_parameters``), average with ``FedAvg``, evaluate nothing at the clients (``fraction_evaluate=0``)
+and send ``{"round": r}`` with each fit.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ Parameters = list[NDArray[np.float32]]
 def flower_client(client: RadioClient, session: bytes) -> Any:
     """A ``flwr.client.NumPyClient`` that trains, defends and answers as the client does.
 
-    It has the method ``fit`` only. Flower's other methods would send what no defence has seen: metrics of the client's maps,
-    or its properties.
+    It has the method ``fit`` only. Flower's other methods would send what no defence has seen: metrics of the
+    client's maps, or its properties.
 
     Guarantee: that of `RadioClient.respond`.
 
     Args:
-        client: the client; its defence stays as it is, since Flower sends no uploads around. A defence that learns from
-            released uploads has to be given its new state by the deployment.
+        client: the client; its defence stays as it is, since Flower sends no uploads around. A defence that
+            learns from released uploads has to be given its new state by the deployment.
         session: 16 bytes of this training.
 
     Returns:
@@ -69,8 +70,8 @@ def fitted(
         config: ``round`` from 0, and ``phase``, which is ``joint`` if it is left out.
 
     Returns:
-        ([(d,) float32, global weights plus the upload], 1, {}). Flower weighs by the second; with 1 from everybody its
-        average is the plain one.
+        ([(d,) float32, global weights plus the upload], 1, {}). Flower weighs by the second; with 1 from
+        everybody its average is the plain one.
 
     Raises:
         SfumatoError: if the parameters are others, there is no round, or the local training was not finite.

@@ -8,8 +8,9 @@
 Traceback (most recent call last):
 sfumato.errors.SfumatoError: an upload of 53 bytes came; allowed are 54 bytes for its 5 numbers.
 
-Every message starts with the version, its kind and the session's 16 random bytes; numbers are little-endian. What does not
-parse is refused in one sentence that repeats nothing of the content, so that an error log holds no data.
+Every message starts with the version, its kind and the session's 16 random bytes; numbers are little-endian.
+What does not parse is refused in one sentence that repeats nothing of the content, so that an error log holds
+no data.
 """
 
 from __future__ import annotations

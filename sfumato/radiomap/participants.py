@@ -1,4 +1,4 @@
-r"""The parties of the federated training, which exchange bytes: `RadioServer` and `RadioClient` (Section 3.1 of docs/papers.md).
+r"""The parties of the federated training, which exchange bytes (Section 3.1 of docs/papers.md).
 
 >>> import numpy as np
 >>> from sfumato.radiomap.messages import Upload
@@ -62,8 +62,8 @@ class RadioClient:
         streams: of the order of the examples, and of the noise. In release mode both are the operating system's.
 
     Raises:
-        SfumatoError: if the sessions are of another shape, the model cannot be averaged, or the defence is for another
-            number of weights.
+        SfumatoError: if the sessions are of another shape, the model cannot be averaged, or the defence is for
+            another number of weights.
     """
 
     identity: int
@@ -91,9 +91,9 @@ class RadioClient:
     def respond(self, broadcast: bytes) -> Answer:
         """Train from the broadcast weights and answer with a defended update, or with a withdrawal.
 
-        Guarantee: that of the defence, for replacing the update by any other finite one. The message holds the defended
-        update rounded to float32, and public numbers: round, identity, count of examples. That a client withdrew, because its
-        training was not finite, is seen by the server and protected by nothing.
+        Guarantee: that of the defence, for replacing the update by any other finite one. The message holds the
+        defended update rounded to float32, and public numbers: round, identity, count of examples. That a client
+        withdrew, because its training was not finite, is seen by the server and protected by nothing.
 
         Args:
             broadcast: the server's message.

@@ -1,7 +1,7 @@
 """Where the clients of one round compute: one after the other in this process, or side by side in others.
 
-Whichever it is, each client's answer is the same bit by bit, since a client's randomness is keyed by its number and the round,
-and every process computes with as many threads as this one.
+Whichever it is, each client's answer is the same bit by bit, since a client's randomness is keyed by its
+number and the round, and every process computes with as many threads as this one.
 
 >>> with client_pool({}, workers=1) as pool:
 ...     pool.respond(b"", {})

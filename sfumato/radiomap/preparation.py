@@ -170,11 +170,13 @@ class Prepared:
 
     Attributes:
         public: what clients and server share.
-        trained: kind and multiplier's text -> the allocator's training.
+        trained: kind (``adaptive`` or ``certified``) and multiplier's text -> the allocator's training.
+        shares: likewise -> (G,) mean shares of the energy over the shadow uploads.
     """
 
     public: Public
     trained: Mapping[tuple[str, str], Trained]
+    shares: Mapping[tuple[str, str], FloatArray]
 
 
 def prepare_public(
@@ -214,7 +216,7 @@ def prepare_public(
     clipped = np.stack([WholeClip(clip_norm).apply(row) for row in updates])
     shape = principal_shape(clipped, settings.components, settings.floor)
     costs = _costs(model, shadow, weights, partition, clip_norm, streams)
-    trained = _train_allocators(
+    trained, shares = _train_allocators(
         partition, clipped, shadow, sessions, clip_norm, costs, settings, multipliers, streams
     )
     public = Public(
@@ -227,7 +229,7 @@ def prepare_public(
         {text: found.allocator for (kind, text), found in trained.items() if kind == "adaptive"},
         {text: found.allocator for (kind, text), found in trained.items() if kind == "certified"},
     )
-    return Prepared(public, trained)
+    return Prepared(public, trained, shares)
 
 
 def _sessions(
@@ -268,7 +270,7 @@ def _train_allocators(
     settings: PublicSettings,
     multipliers: Sequence[float],
     streams: Streams,
-) -> dict[tuple[str, str], Trained]:
+) -> tuple[dict[tuple[str, str], Trained], dict[tuple[str, str], FloatArray]]:
     """Both kinds for every multiplier, against one proxy."""
     positions = shadow.positions(sessions[:, 0])
     proxy = proxy_attacker(clipped, positions, sessions[:, 0, 0], partition)
@@ -278,6 +280,7 @@ def _train_allocators(
     # No curvature can be below zero; what is measured there is noise of the measurement.
     kept = np.maximum(costs, 0.0)
     trained: dict[tuple[str, str], Trained] = {}
+    shares: dict[tuple[str, str], FloatArray] = {}
     for nu in multipliers:
         text, budget = multiplier_text(nu), energy_budget(nu, clip_norm)
         seen = public_inputs(
@@ -291,8 +294,10 @@ def _train_allocators(
         )
         for kind, inputs in (("adaptive", own), ("certified", seen)):
             first: RandomStream = streams.stream("allocator", kind, text)
-            trained[kind, text] = train_allocator(inputs, proxy, kept, budget, settings.allocator, first)
-    return trained
+            made = train_allocator(inputs, proxy, kept, budget, settings.allocator, first)
+            trained[kind, text] = made
+            shares[kind, text] = made.allocator.shares(inputs).mean(axis=0)
+    return trained, shares
 
 
 def make_defence(

@@ -1,4 +1,4 @@
-"""What a radio map costs without a network: the mean map, and path loss by distance alone; and how a network is measured.
+"""Radio maps without a network, by the mean map or by distance alone; and how a network is measured.
 
 >>> import numpy as np
 >>> distance = np.array([8.0, 80.0, 800.0])

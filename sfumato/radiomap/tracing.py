@@ -1,4 +1,4 @@
-"""Which weights meet the transmitter channel, found by watching the architecture work (Section 3.1 of docs/papers.md).
+"""Which weights meet the transmitter channel, found by watching a model work (Section 3.1 of docs/papers.md).
 
 >>> from sfumato.radiomap.unet import SMALL, build
 >>> from sfumato.rng import Streams
@@ -6,9 +6,10 @@
 >>> [(group.name, group.index.size, group.sensitive) for group in partition.groups]
 [('transmitter_first', 118, True), ('transmitter_second', 127, True), ('rest', 28224, False)]
 
-A number inside the network is the transmitter's if changing the transmitter changes it and changing all weights does not:
-nothing has been mixed into it yet. A weight meets the transmitter if it multiplies such a number. No layer is known by name,
-so a network of one's own is traced as well, if its layers are linear in what they are given.
+A number inside the network is the transmitter's if changing the transmitter changes it and changing all
+weights does not: nothing has been mixed into it yet. A weight meets the transmitter if it multiplies such a
+number. No layer is known by name, so a network of one's own is traced as well, if its layers are linear in
+what they are given.
 """
 
 from __future__ import annotations
@@ -34,11 +35,13 @@ def paper_partition(model: nn.Module, size: int | None = None) -> Partition:
     """The paper's groups: the weights that meet the transmitter channel in each stage, and all others.
 
     Args:
-        model: a RadioUNet, or a module from (b, 2, s, s) to a pair of (b, 1, s, s) whose direct children are the stages.
+        model: a RadioUNet, or a module from (b, 2, s, s) to a pair of (b, 1, s, s) whose direct children are
+            the stages.
         size: cells along one side of the map to trace with; None is the smallest that a RadioUNet takes without loss.
 
     Returns:
-        Sensitive groups ``transmitter_<child>``, such as ``transmitter_first``, and ``rest``; d of the module's parameters.
+        Sensitive groups ``transmitter_<child>``, such as ``transmitter_first``, and ``rest``; d of the
+        module's parameters.
 
     Raises:
         SfumatoError: if the module is not one that can be averaged, or no weight meets the transmitter.
@@ -58,8 +61,8 @@ def layer_partition(model: nn.Module, size: int | None = None) -> Partition:
         size: likewise.
 
     Returns:
-        Groups named as the module names its layers, such as ``first.down.layer0``, and sensitive ones with ``.transmitter``
-        behind, in the order of the parameters.
+        Groups named as the module names its layers, such as ``first.down.layer0``, and sensitive ones with
+        ``.transmitter`` behind, in the order of the parameters.
 
     Raises:
         SfumatoError: as `paper_partition`.
@@ -148,8 +151,9 @@ def _multiplying(
 ) -> Iterator[tuple[str, NDArray[np.bool_]]]:
     """Which entries of a layer's own parameters multiply the marked numbers of its input.
 
-    The layer's output is linear in its parameters, and an entry's coefficient is the sum of the numbers that it multiplies. So
-    the entry's gradient changes, when all numbers but the marked ones are zero, exactly if the marked ones become zero too.
+    The layer's output is linear in its parameters, and an entry's coefficient is the sum of the numbers that
+    it multiplies. So the entry's gradient changes, when all numbers but the marked ones are zero, exactly if
+    the marked ones become zero too.
     """
     empty = torch.zeros_like(given)
     weights = _gradients(layer, torch.where(pure, given, empty), generator)

@@ -93,7 +93,8 @@ def session_updates(
         maps: the attacker's.
         sessions: (n, b, 2), the pairs of each.
         training: the clients'.
-        streams: ``order`` of each session by its place; what the sessions have in common with other calls is up to the caller.
+        streams: ``order`` of each session by its place; what the sessions have in common with other calls is
+            up to the caller.
 
     Returns:
         (n, d) float32.

@@ -1,4 +1,4 @@
-"""RadioUNet: two U-shaped networks that turn buildings and a transmitter into a radio map (Section 3.2 of docs/papers.md).
+"""RadioUNet: from buildings and a transmitter to a radio map, in two stages (Section 3.2 of docs/papers.md).
 
 >>> import torch
 >>> from sfumato.rng import Streams
@@ -84,11 +84,13 @@ class Architecture:
 
     Attributes:
         width: factor on all hidden channels; 1 is the published network. Rounded, and at least 2 channels remain.
-        levels: how many times the map is halved, 1 to 6; 6 is the published network, fewer leave out its deepest layers.
+        levels: how many times the map is halved, 1 to 6; 6 is the published network, fewer leave out its
+            deepest layers.
         padding: what every convolution sees beyond the map's edge: zeros as published, the opposite edge
-            (``circular``), or the mirrored map (``reflect``). It is one of the things that tell where in the map something is.
-        rectified: whether both outputs end in a ReLU, as published. The default is linear, since a rectified output can be
-            zero everywhere and then never learns.
+            (``circular``), or the mirrored map (``reflect``). It is one of the things that tell where in the
+            map something is.
+        rectified: whether both outputs end in a ReLU, as published. The default is linear, since a rectified
+            output can be zero everywhere and then never learns.
 
     Raises:
         SfumatoError: if a field is outside of what is allowed.
@@ -164,8 +166,9 @@ class _Convolution(nn.Conv2d):
 class _Doubling(nn.ConvTranspose2d):
     """A transposed convolution of stride 2 that doubles the size, then ReLU.
 
-    Its outputs at the edge lack the inputs one cell beyond it. Where the padding is not zeros, those are put there first, and
-    the outputs that they alone would make are cut off, so that with circular padding it commutes with shifts exactly.
+    Its outputs at the edge lack the inputs one cell beyond it. Where the padding is not zeros, those are put
+    there first, and the outputs that they alone would make are cut off, so that with circular padding it
+    commutes with shifts exactly.
     """
 
     def __init__(self, inputs: int, outputs: int, kernel: int, padding: Padding) -> None:
@@ -290,8 +293,8 @@ def _kept(rows: tuple[_Row, ...], levels: int) -> tuple[_Row, ...]:
 def build(architecture: Architecture, stream: RandomStream) -> RadioUNet:
     """A freshly initialised network, a function of the stream's draws alone.
 
-    Weights and biases are uniform on +-1 / sqrt(the second and further sizes of the layer's weights), which is torch's own
-    rule and thus the published network's.
+    Weights and biases are uniform on +-1 / sqrt(the second and further sizes of the layer's weights), which is
+    torch's own rule and thus the published network's.
 
     Args:
         architecture: which one.
@@ -304,7 +307,8 @@ def build(architecture: Architecture, stream: RandomStream) -> RadioUNet:
         model = RadioUNet(
             architecture.width, architecture.padding, architecture.rectified, architecture.levels
         )
-    # Channels last is the layout in which the convolutions of a processor are faster; no result depends on it but in rounding.
+    # Channels last is the layout in which the convolutions of a processor are faster; no result depends on it
+    # but in rounding.
     model = cast(RadioUNet, model.to_empty(device="cpu").to(memory_format=torch.channels_last))  # type: ignore[call-overload]
     with torch.no_grad():
         for _, layer in named_layers(model):

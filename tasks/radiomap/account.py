@@ -1,4 +1,4 @@
-"""Price and audit what the clients recorded: ``python -m tasks.account radiomap --dataset city_maps --method uniform``."""
+"""Price and audit what the clients recorded: ``python -m tasks.account radiomap --dataset city_maps``."""
 
 from __future__ import annotations
 
@@ -26,25 +26,26 @@ PRICED = (
 
 
 def run(call: command.Call) -> None:
-    """Price the uploads of every multiplier at the seed that costs most, audit one upload, and write the statements."""
+    """Price the uploads of every defence and multiplier at the seed that costs most, audit one upload, write the statements."""
     from sfumato import artifacts, records
     from sfumato.radiomap.preparation import multiplier_text
     from tasks.radiomap import cells
 
-    method = command.required(call.options, "method")
-    recorded = artifacts.read_json(call.path("events", "train", ".json"))["cells"]
     found: list[records.Record] = []
-    for nu in cells.multipliers_of(call, method):
-        text = multiplier_text(nu)
-        seed, defence = _costliest(call, method, nu)
-        cell = recorded[f"{text}/{seed}"]
-        levels = {"dataset": call.options["dataset"], "method": method, "multiplier": text}
-        values, bound = _values(call, defence, cell, recorded.get("low_epsilon", {}))
-        found.append(records.Record(levels, values))
-        statement = _statement(call, defence, nu, cell, bound)
-        folder = call.root / "data/statements/radiomap" / f"{call.options['dataset']}-{method}"
-        artifacts.write_json(folder / f"{text}.json", statement.to_json())
-        artifacts.write_text(folder / f"{text}.txt", statement.to_text())
+    for method in call.params.radiomap.grid.defences:
+        name = f"{call.options['dataset']}-{method}.json"
+        recorded = artifacts.read_json(call.root / "data/events/radiomap/train" / name)["cells"]
+        for nu in cells.multipliers_of(call, method):
+            text = multiplier_text(nu)
+            seed, defence = _costliest(call, method, nu)
+            cell = recorded[f"{text}/{seed}"]
+            levels = {"dataset": call.options["dataset"], "method": method, "multiplier": text}
+            values, bound = _values(call, defence, cell, recorded.get("low_epsilon", {}))
+            found.append(records.Record(levels, values))
+            statement = _statement(call, defence, nu, cell, bound)
+            folder = call.root / "data/statements/radiomap" / call.options["dataset"]
+            artifacts.write_json(folder / f"{method}-{text}.json", statement.to_json())
+            artifacts.write_text(folder / f"{method}-{text}.txt", statement.to_text())
     document = records.to_document("radiomap", "account", LEVELS, found, TOLERANCES)
     artifacts.write_json(call.path("metrics", "account", ".json"), document)
 

@@ -154,6 +154,7 @@ def _pictures(call: command.Call, maps: Any, guesses: dict[str, Any]) -> dict[st
     import numpy as np
 
     from sfumato import artifacts
+    from sfumato.radiomap.encoding import decode
     from sfumato.radiomap.federated import all_pairs, draw_sessions
     from sfumato.radiomap.references import predictions
     from sfumato.radiomap.unet import load_flat
@@ -177,10 +178,10 @@ def _pictures(call: command.Call, maps: Any, guesses: dict[str, Any]) -> dict[st
     return {
         "heights": maps.heights[place],
         "free": maps.free[place],
-        "truth": maps.radio[place, which],
+        "truth": decode(maps.radio[place, which]),
         "transmitter": maps.transmitters[place, which],
         "names": np.array(list(guesses)),
-        "predictions": np.stack(drawn),
+        "predictions": decode(np.clip(np.stack(drawn), 0.0, 1.0)),
         "guesses": np.stack(list(guesses.values())) / maps.cell - 0.5,
         "cell": np.array(maps.cell),
     }

@@ -70,11 +70,14 @@ def _values(model: Any, partition: Any, prepared: Any, shadow: Any, validation: 
         "sensitive": int(partition.sizes[partition.sensitive].sum()),
         "groups": partition.count,
     }
-    for (kind, text), trained in prepared.trained.items():
-        name = f"{kind}_{text.replace('.', '_')}"
-        values[f"{name}_loss_start"], values[f"{name}_loss_end"] = trained.objective[0], trained.objective[-1]
-        values[f"{name}_proxy_start"], values[f"{name}_proxy_end"] = (
+    for kind in ("adaptive", "certified"):
+        text = max((text for own, text in prepared.trained if own == kind), key=float)
+        trained, prefix = prepared.trained[kind, text], "" if kind == "adaptive" else "certified_"
+        values[f"{prefix}allocator_loss_start"] = trained.objective[0]
+        values[f"{prefix}allocator_loss_end"] = trained.objective[-1]
+        values[f"{prefix}proxy_rmse_start"], values[f"{prefix}proxy_rmse_end"] = (
             trained.proxy_rmse[0],
             trained.proxy_rmse[-1],
         )
+        values[f"{prefix}largest_share"] = float(prepared.shares[kind, text].max())
     return values

@@ -46,13 +46,14 @@ def uneven(dimension: int) -> np.ndarray:
 
 
 def test_knowing_the_noise_helps_where_it_is_uneven() -> None:
-    """100 shadow uploads of 2000 weights: clean shadow uploads come near the optimum, noisy ones cannot."""
-    weights, deviation = mixing(2000), uneven(2000)
+    """100 shadow uploads of 1000 weights: clean shadow uploads come near the optimum, noisy ones cannot."""
+    weights, deviation = mixing(1000), uneven(1000)
     shadow, attacked = (
         linear_sessions(100, weights, deviation, 1),
-        linear_sessions(1000, weights, deviation, 2, 1000),
+        linear_sessions(500, weights, deviation, 2, 1000),
     )
-    found = attack(shadow, attacked, Streams(0), knowledge(shadow, deviation)).scores
+    names = ["ridge", "whitened_ridge", "noise_aware_ridge"]
+    found = attack(shadow, attacked, Streams(0), knowledge(shadow, deviation), names).scores
     assert found["noise_aware_ridge"].test.rmse < 1.15 * best_linear_error(weights, deviation)
     assert found["whitened_ridge"].test.rmse < 0.7 * found["ridge"].test.rmse
     assert found["noise_aware_ridge"].test.rmse < 0.9 * found["whitened_ridge"].test.rmse

@@ -20,11 +20,11 @@ PAIRS = all_pairs(MAPS)
 
 def test_a_warm_start_lowers_the_error_on_other_maps() -> None:
     public, held_out = some_maps(count=12, size=16, seed=1), some_maps(count=4, size=16, seed=2)
-    for seed in range(3):
+    for seed in range(2):
         model = build(Architecture(0.14, 2), Streams(seed).stream("init"))
         before = validation_mse(model, held_out)
         weights = warm_start(
-            flat(model), model, public, all_pairs(public), LocalTraining(), 40, Streams(seed).stream("warm")
+            flat(model), model, public, all_pairs(public), LocalTraining(), 25, Streams(seed).stream("warm")
         )
         load_flat(model, weights)
         assert validation_mse(model, held_out) < 0.5 * before

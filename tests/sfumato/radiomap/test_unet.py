@@ -60,9 +60,9 @@ def test_at_full_width_the_layers_have_the_published_shapes() -> None:
     assert sum(isinstance(layer, (nn.Conv2d, nn.ConvTranspose2d)) for layer in layers.values()) == 38
 
 
-def test_at_full_depth_it_maps_256_cells_to_256_cells() -> None:
-    first, second = build(Architecture(0.02), Streams(0).stream("init"))(torch.rand(1, INPUTS, 256, 256))
-    assert first.shape == second.shape == (1, 1, 256, 256)
+def test_at_full_depth_it_keeps_the_maps_size() -> None:
+    first, second = build(Architecture(0.02), Streams(0).stream("init"))(torch.rand(1, INPUTS, 128, 128))
+    assert first.shape == second.shape == (1, 1, 128, 128)
 
 
 def test_the_small_network_has_25_to_30_thousand_weights() -> None:
