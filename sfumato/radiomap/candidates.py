@@ -11,20 +11,19 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.radiomap.attacked import Updates, observed_state, victims_noise
-from sfumato.radiomap.client import LocalTraining, local_update
+from sfumato.radiomap.client import LocalTraining
 from sfumato.radiomap.clips import Clip, WholeClip
 from sfumato.radiomap.defences import Defence
-from sfumato.radiomap.encoding import encode
-from sfumato.radiomap.known_map import Release, Scene, Search, locate
+from sfumato.radiomap.known_map import Release, Scene, Search, locate, simulator
 from sfumato.radiomap.localisation import Localisation, evaluate
 from sfumato.radiomap.maps import MapSet
-from sfumato.radiomap.propagation import Link, path_gain
+from sfumato.radiomap.propagation import Link
 from sfumato.radiomap.shaped import ShapedDefence
 from sfumato.radiomap.unet import RadioUNet
 from sfumato.rng import Streams
@@ -52,22 +51,22 @@ class Candidates:
     link: Link
     streams: Streams
 
-    def update(self, place: int, cell: tuple[int, int]) -> NDArray[np.float64]:
-        """(d,) the update of a client on that map with its transmitter in that cell."""
-        heights = self.maps.heights[place]
-        gain = encode(path_gain(heights, cell, self.link, self.maps.cell))
-        radio = np.where(heights > 0, 0.0, gain).astype(np.float32)
-        alone = MapSet(
-            heights=heights[None],
-            transmitters=np.array([[cell]], np.int16),
-            radio=radio[None, None],
-            city=self.maps.city[place : place + 1],
-            cities=self.maps.cities,
-            corner=self.maps.corner[place : place + 1],
-            cell=self.maps.cell,
+    def scene(self, place: int) -> Scene:
+        """One victim's map; every candidate cell is simulated once, however many defences are attacked."""
+        maps = self.maps
+        fresh = simulator(
+            maps.heights[place], maps.cell, self.weights, self.model, self.local, self.streams, self.link
         )
-        order = self.streams.stream("order", 0)
-        return local_update(self.weights, self.model, alone, np.array([[0, 0]]), self.local, order)
+        known: dict[tuple[int, int], NDArray[np.floating[Any]]] = {}
+
+        def simulate(cells: NDArray[np.int64]) -> NDArray[Any]:
+            names = [(int(row), int(column)) for row, column in cells]
+            missing = [name for name in dict.fromkeys(names) if name not in known]
+            if missing:
+                known.update(zip(missing, fresh(np.array(missing, np.int64)), strict=True))
+            return np.stack([known[name] for name in names])
+
+        return Scene(maps.free[place], maps.cell, simulate)
 
 
 def attack_known_maps(
@@ -95,19 +94,7 @@ def attack_known_maps(
     guesses: dict[Key, list[NDArray[np.float64]]] = {key: [] for key in defences}
     number = min(count, len(victims.updates))
     for victim in range(number):
-        place = int(victims.sessions[victim, 0, 0])
-        known: dict[tuple[int, int], NDArray[np.float64]] = {}
-
-        def simulate(
-            cells: NDArray[np.int64], place: int = place, known: Known = known
-        ) -> NDArray[np.float64]:
-            for row, column in cells:
-                cell = int(row), int(column)
-                if cell not in known:
-                    known[cell] = candidates.update(place, cell)
-            return np.stack([known[int(row), int(column)] for row, column in cells])
-
-        scene = Scene(candidates.maps.free[place], candidates.maps.cell, simulate)
+        scene = candidates.scene(int(victims.sessions[victim, 0, 0]))
         for key, state in states.items():
             noise = victims_noise(streams, round, victim)
             sent = state.protect(victims.updates[victim].astype(np.float64), round, noise)
@@ -118,9 +105,6 @@ def attack_known_maps(
         key: evaluate(np.stack(own), truth, maps, streams.stream("attack/intervals"))
         for key, own in guesses.items()
     }
-
-
-Known = dict[tuple[int, int], NDArray[np.float64]]
 
 
 def release_of(state: Defence, sigmas: NDArray[np.float64]) -> Release:
