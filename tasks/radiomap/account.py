@@ -68,6 +68,7 @@ def _values(call: command.Call, defence: Any, cell: Any, low: Any) -> tuple[dict
     """Leaves of the document, and the audit's bound."""
     import math
 
+    from sfumato.guarantee import AuditBound
     from sfumato.radiomap.audited import audit_defence
     from sfumato.radiomap.pricing import price, promise_of, why_no_epsilon
     from sfumato.radiomap.statement import NOT_AUDITED
@@ -105,7 +106,7 @@ def _values(call: command.Call, defence: Any, cell: Any, low: Any) -> tuple[dict
             values[f"{name}_reason"] = low.get(
                 "reason", "its allocator is trained for the multipliers of the grid alone"
             )
-    return values, audit.bound
+    return values, AuditBound(audit.bound.epsilon_lower, attack.confidence)
 
 
 def _statement(call: command.Call, defence: Any, nu: float, cell: Any, bound: Any) -> Any:
