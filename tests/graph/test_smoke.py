@@ -35,14 +35,12 @@ def _copy(target: Path, changes: Any = None) -> Path:
     )
     for name in listed.stdout.splitlines():
         source, place = ROOT / name, target / name
-        if source.is_file() and not name.startswith(("data/metrics", "dvc.lock", "results/", "tests/")):
+        made = name.startswith(("data/metrics", "dvc.lock", "results/", "tests/"))
+        if source.is_file() and (not made or name.endswith(".gitkeep")):
             place.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(source, place)
     (target / "results").mkdir()
     (target / "results/.gitkeep").touch()
-    for step in ("topk/audit", "topk/membership", "modulated/audit", "divergence/audit"):
-        (target / "data/metrics" / step).mkdir(parents=True, exist_ok=True)
-        (target / "data/metrics" / step / ".gitkeep").touch()
     from io import StringIO
 
     from ruamel.yaml import YAML
