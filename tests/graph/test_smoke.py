@@ -39,7 +39,7 @@ def _copy(target: Path, changes: Any = None) -> Path:
         if source.is_file() and (not made or name.endswith(".gitkeep")):
             place.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(source, place)
-    (target / "results").mkdir()
+    (target / "results").mkdir(exist_ok=True)
     (target / "results/.gitkeep").touch()
     from io import StringIO
 
