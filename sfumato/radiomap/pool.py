@@ -10,9 +10,9 @@ number and the round, and every process computes with as many threads as this on
 
 from __future__ import annotations
 
+import copy
 import multiprocessing
 import os
-import pickle
 import threading
 from collections.abc import Generator, Mapping
 from concurrent.futures import ProcessPoolExecutor
@@ -20,7 +20,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import replace
 from multiprocessing.connection import wait
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 
@@ -63,7 +63,7 @@ def client_pool(clients: Mapping[int, RadioClient], workers: int) -> Generator[C
         yield _Here(clients)
         return
     context = multiprocessing.get_context("spawn")  # a fork of a process with torch's threads can hang
-    given = (_pickled(dict(clients)), torch.get_num_threads())
+    given = (dict(clients), torch.get_num_threads())
     with ProcessPoolExecutor(workers, context, _start_worker, given) as executor:
         yield _Elsewhere(executor)
 
@@ -86,7 +86,7 @@ class _Elsewhere:
     def respond(self, broadcast: bytes, defences: Mapping[int, Defence]) -> list[Answer]:
         try:
             running = [
-                self._executor.submit(_respond, number, _pickled(defence), broadcast)
+                self._executor.submit(_respond, number, defence, broadcast)
                 for number, defence in defences.items()
             ]
             return [future.result() for future in running]
@@ -97,14 +97,10 @@ class _Elsewhere:
             ) from error
 
 
-def _pickled(value: Any) -> bytes:
-    """By value: torch would hand a process's tensors to others as shared memory, and all would train in the same weights."""
-    return pickle.dumps(value)
-
-
-def _start_worker(clients: bytes, threads: int) -> None:
+def _start_worker(clients: dict[int, RadioClient], threads: int) -> None:
     torch.set_num_threads(threads)
-    _clients.update(pickle.loads(clients))
+    # torch hands tensors to other processes as shared memory: without a copy all would train in the same weights.
+    _clients.update(copy.deepcopy(clients))
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
@@ -116,5 +112,5 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def _respond(number: int, defence: bytes, broadcast: bytes) -> Answer:
-    return replace(_clients[number], defence=pickle.loads(defence)).respond(broadcast)
+def _respond(number: int, defence: Defence, broadcast: bytes) -> Answer:
+    return replace(_clients[number], defence=defence).respond(broadcast)
