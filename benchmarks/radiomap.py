@@ -3,7 +3,8 @@
 One thread, process seconds. A step is forward, backward and Adam on one batch, both stages. The paper's scale:
 50 rounds of six clients, each with one pass over its 50 maps of 256 x 256 cells, with one transmitter each or
 with all 80, in batches of 15; its hours are extrapolated from the measured step, which ``--batch`` and
-``--width`` make smaller. The small setting is the network `SMALL` on eight maps of 32 x 32 cells. Maps of the
+``--width`` make smaller. profiles/paper.yaml trains on one map at a time, as the quick run does; its hours of training and
+the memory of its attack are extrapolated likewise. The small setting is the network `SMALL` on eight maps of 32 x 32 cells. Maps of the
 propagation model are of random buildings, one transmitter each.
 """
 
@@ -73,7 +74,7 @@ def propagation() -> dict[str, Any]:
     from sfumato.radiomap.propagation import Link, path_gain
 
     found: dict[str, Any] = {}
-    for size in (32, 64, 128):
+    for size in (32, 64, 128, 256):
         rng = np.random.default_rng(0)
         heights = np.zeros((size, size), np.float32)
         for row, column in rng.integers(0, size - 6, (size * size // 100, 2)):
@@ -108,6 +109,31 @@ def full(batch: int, width: float, size: int) -> dict[str, Any]:
     }
 
 
+def profile(map_seconds: float, weights: int) -> dict[str, Any]:
+    """What profiles/paper.yaml takes: one training step per map, and the arrays that one attack holds."""
+    from pathlib import Path
+
+    from sfumato.params import merged, parse, read_yaml
+
+    root = Path(__file__).parent.parent
+    overlay = read_yaml(root / "profiles/paper.yaml")["params"]
+    plan = parse(merged(read_yaml(root / "params.yaml"), overlay)).radiomap
+    noiseless = sum(name in ("none", "clip_only") for name in plan.grid.defences)
+    noisy = len(plan.grid.defences) - noiseless
+    fits = (noiseless + noisy * len(plan.grid.multipliers)) * len(plan.grid.seeds or (0,))
+    steps = plan.train.rounds * plan.train.active * plan.train.maps_per_upload * plan.train.epochs
+    # Updates of both sides at every round, and of one round the noisy and clean copies and their features.
+    attack = plan.attack
+    uploads = (attack.shadow_uploads + attack.client_uploads) * (
+        len(attack.rounds) + 2
+    ) + 2 * attack.shadow_uploads
+    return {
+        "profile_fits": fits,
+        "profile_hours_of_training": fits * steps * map_seconds / 3600,
+        "profile_attack_gb": uploads * weights * 4 / 1e9,
+    }
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.radiomap")
@@ -117,6 +143,7 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=SIZE, help="cells along a side in the full step")
     options = parser.parse_args()
     found = {**small(), **propagation(), **full(options.batch, options.width, options.size)}
+    found |= profile(found["step_s"] / options.batch, found["weights"])
     found = {name: round(value, 4) if isinstance(value, float) else value for name, value in found.items()}
     if options.json:
         sys.stdout.write(json.dumps(found, indent=1) + "\n")

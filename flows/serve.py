@@ -3,7 +3,7 @@
 ``python -m flows.serve``; set ``PREFECT_API_URL`` to the server whose page shows the runs.
 
 >>> [flow.name for flow, _ in NIGHTLY]
-['reproduce', 'topk', 'modulated', 'divergence']
+['reproduce', 'topk', 'modulated', 'divergence', 'radiomap']
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from prefect import serve
 from flows.divergence import divergence
 from flows.graph import exit_status
 from flows.modulated import modulated
+from flows.radiomap import radiomap
 from flows.reproduce import reproduce
 from flows.server import local_api
 from flows.topk import topk
@@ -25,6 +26,7 @@ NIGHTLY: tuple[tuple[Any, str], ...] = (
     (topk, "0 3 * * *"),
     (modulated, "30 3 * * *"),
     (divergence, "0 4 * * *"),
+    (radiomap, "30 4 * * *"),
 )
 """Each flow and its schedule, as in prefect.yaml."""
 

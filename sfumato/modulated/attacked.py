@@ -1,14 +1,16 @@
 """What an attacker gets from real messages: reconstructions beside their floors, and an audit of the mechanism.
 
->>> from sfumato.modulated.plan import Domain, Modulation
->>> plan = ModulatedPlan(Domain(3, 1.0), Modulation(amplitude=0.5))
+>>> from sfumato.modulated.plan import Domain, ModulatedPlan, Modulation
+>>> plan = ModulatedPlan(Domain(3, 1.0), Modulation(amplitude=0.5), labels="private")
 >>> x = np.random.default_rng(0).uniform(-0.5, 0.5, (40, 3))
->>> found = reconstruct(x, plan.calibrate(5.0, 1e-5), 1, Streams(0))
+>>> found = reconstruct(x, x.sum(axis=1) / 2, plan.calibrate(5.0, 1e-5), Streams(0))
 >>> sorted(found), found["linear_unbiased"].floor < found["linear_unbiased"].errors.total.high
 (['exact_posterior_mean', 'linear_posterior_mean', 'linear_unbiased', 'maximum_likelihood'], True)
 
 Everything is a simulation by the holder of the data. The prior of the attackers who have one is Gaussian with the
-attacked clients' own mean and spread: more than an attacker would know.
+attacked clients' own mean and spread: more than an attacker would know. With private labels an attacker rebuilds the
+label too, and the audit tells samples apart by features and label together. Features are rebuilt from the features'
+part of a message alone: no attacker here is told how labels and features go together.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from numpy.typing import NDArray
 
 from sfumato.attacks import (
     EpsilonBound,
+    MeanError,
     MessageModel,
     SquaredErrors,
     audit_local_mechanism,
@@ -39,11 +42,53 @@ from sfumato.attacks import (
 )
 from sfumato.errors import SfumatoError
 from sfumato.modulated.client import messages, orthonormal_directions
-from sfumato.modulated.plan import CalibratedModulation, ModulatedPlan
+from sfumato.modulated.plan import CalibratedModulation
 from sfumato.modulated.server import Vector
 from sfumato.rng import RandomStream, Streams
 
 Pair = Literal["across", "along"]
+
+
+@dataclass(frozen=True, eq=False)
+class Received:
+    """T messages of every client.
+
+    Attributes:
+        features: (K, T, n), privatised.
+        labels: (K, T), privatised; None with public labels, which the attacker has in the clear.
+    """
+
+    features: Vector
+    labels: Vector | None
+
+
+@dataclass(frozen=True)
+class LabelReconstruction:
+    """One attacker's errors on private labels and what bounds them; in the units of the labels squared.
+
+    Attributes:
+        error: mean squared error over the attacked clients, with its interval.
+        floor: Cramer-Rao bound of unbiased attackers, sigma_y^2 / T.
+        floor_bayes: of attackers who see the labels' part of the messages and know the clients' mean and spread: of
+            linear ones whatever the labels' distribution, of all if that is Gaussian.
+        prior_error: of guessing the mean.
+    """
+
+    error: MeanError
+    floor: float
+    floor_bayes: float
+    prior_error: float
+
+    def to_values(self) -> dict[str, float | bool | str | None]:
+        """Leaves of a metrics document."""
+        return {
+            "label_mse": self.error.mean,
+            "label_mse_low": self.error.low,
+            "label_mse_high": self.error.high,
+            "label_floor": self.floor,
+            "label_floor_bayes": self.floor_bayes,
+            "label_prior_mse": self.prior_error,
+        }
 
 
 @dataclass(frozen=True)
@@ -63,6 +108,7 @@ class Reconstruction:
         features: n.
         directions: m in each message; the error and the floor per direction are ``along / m`` and
             ``across / (n - m)``.
+        label: the same attacker's errors on the label; None with public labels.
     """
 
     errors: SquaredErrors
@@ -75,6 +121,7 @@ class Reconstruction:
     unbiased: bool
     features: int
     directions: int
+    label: LabelReconstruction | None = None
 
     def to_values(self) -> dict[str, float | bool | str | None]:
         """Leaves of a metrics document."""
@@ -108,7 +155,7 @@ class Reconstruction:
             values["floor_known_phase_reason"] = (
                 "lambda omega is at least 1 - alpha, so no attacker is unbiased"
             )
-        return values
+        return values | (self.label.to_values() if self.label else {})
 
 
 def model_of(calibrated: CalibratedModulation, directions: Vector) -> MessageModel:
@@ -117,35 +164,62 @@ def model_of(calibrated: CalibratedModulation, directions: Vector) -> MessageMod
     return MessageModel(directions, modulation.scale, modulation.direction_amplitude, calibrated.noise_std)
 
 
+def label_model_of(calibrated: CalibratedModulation) -> MessageModel:
+    """What everybody knows of the private labels: one number per release, without modulation or shrinkage."""
+    rounds = calibrated.plan.releases
+    return MessageModel(np.zeros((rounds, 1, 0)), 1.0, 0.0, calibrated.label_noise_std)
+
+
+def public_directions(calibrated: CalibratedModulation, streams: Streams) -> Vector:
+    """The directions of all of a client's releases, (T, n, m)."""
+    plan = calibrated.plan
+    count = plan.modulation.directions if plan.modulation.amplitude > 0 else 0
+    origin = np.zeros(plan.domain.features)
+    return np.stack(
+        [
+            orthonormal_directions(origin, count, streams.stream("directions", number))
+            for number in range(plan.releases)
+        ]
+    )
+
+
 def received(
-    features: NDArray[Any], calibrated: CalibratedModulation, rounds: int, streams: Streams
-) -> tuple[Vector, Vector]:
-    """T messages of every client by the client's own code: (K, T, n), and the directions (T, n, m)."""
-    rows: Vector = np.asarray(features, dtype=np.float64)
-    size, modulation = calibrated.plan.domain.features, calibrated.plan.modulation
-    count = modulation.directions if modulation.amplitude > 0 else 0
-    labels = np.zeros(len(rows))
-    seen, directions = np.empty((len(rows), rounds, size)), np.empty((rounds, size, count))
-    for number in range(rounds):
-        directions[number] = orthonormal_directions(
-            np.zeros(size), count, streams.stream("directions", number)
-        )
+    features: NDArray[Any],
+    labels: NDArray[Any],
+    calibrated: CalibratedModulation,
+    directions: Vector,
+    streams: Streams,
+) -> Received:
+    """All releases of every client by the client's own code.
+
+    Args:
+        features: (K, n).
+        labels: (K,).
+        calibrated: the public protocol.
+        directions: (T, n, m), as many as the plan has releases.
+        streams: the clients' randomness.
+    """
+    rows, targets = np.asarray(features, dtype=np.float64), np.asarray(labels, dtype=np.float64)
+    seen = np.empty((len(rows), len(directions), calibrated.plan.domain.features))
+    seen_labels = np.empty(seen.shape[:2])
+    for number in range(len(directions)):
         start = 0
-        for block in messages(rows, labels, calibrated, directions[number], streams, number):
-            seen[start : start + len(block.features), number] = block.features
-            start += len(block.features)
-    return seen, directions
+        for block in messages(rows, targets, calibrated, directions[number], streams, number):
+            end = start + len(block.features)
+            seen[start:end, number], seen_labels[start:end, number] = block.features, block.labels
+            start = end
+    return Received(seen, seen_labels if calibrated.plan.labels == "private" else None)
 
 
 def reconstruct(
-    features: NDArray[Any], calibrated: CalibratedModulation, rounds: int, streams: Streams
+    features: NDArray[Any], labels: NDArray[Any], calibrated: CalibratedModulation, streams: Streams
 ) -> Mapping[str, Reconstruction]:
     """Attack every client by every attacker, with the floors beside.
 
     Args:
         features: (K, n) samples within the domain.
-        calibrated: a plan with noise whose releases are ``rounds`` of the same clients.
-        rounds: T messages per client.
+        labels: (K,) likewise; attacked where they are private.
+        calibrated: a plan with noise; all of a client's releases are attacked together.
         streams: the clients' randomness.
 
     Raises:
@@ -153,12 +227,11 @@ def reconstruct(
     """
     if not len(features):
         raise SfumatoError("there are no clients to attack; allowed is at least one.")
-    seen, directions = received(features, calibrated, rounds, streams)
-    model = model_of(calibrated, directions)
+    directions, rounds = public_directions(calibrated, streams), calibrated.plan.releases
+    sent = received(features, labels, calibrated, directions, streams)
+    seen, model = sent.features, model_of(calibrated, directions)
     samples = np.asarray(features, dtype=np.float64)
-    mean = samples.mean(axis=0)
-    away: Vector = samples - mean
-    variance = float(np.vdot(away, away)) / away.size
+    mean, variance = _mean_and_variance(samples)
     estimates = {
         "linear_unbiased": linear_unbiased(seen, model.scale),
         "linear_posterior_mean": linear_posterior_mean(seen, model, mean, variance),
@@ -168,6 +241,7 @@ def reconstruct(
         estimates["exact_posterior_mean"] = exact_posterior_mean(seen, model, mean, variance)
     floor, bayes = reconstruction_floor(model), bayesian_floor(model, variance)
     known = known_phase_floor(model, calibrated.plan.modulation.frequency).total if rounds == 1 else None
+    found = _label_reconstructions(sent.labels, np.asarray(labels, np.float64), calibrated)
     return {
         name: Reconstruction(
             squared_errors(samples, estimate, directions),
@@ -180,64 +254,98 @@ def reconstruct(
             name == "linear_unbiased",
             samples.shape[1],
             directions.shape[2],
+            found.get(name),
         )
         for name, estimate in estimates.items()
     }
 
 
+def _mean_and_variance(samples: Vector) -> tuple[Vector, float]:
+    """The clients' mean (n,) and their variance per coordinate."""
+    mean = samples.mean(axis=0)
+    away: Vector = samples - mean
+    return mean, float(np.vdot(away, away)) / away.size
+
+
+def _label_reconstructions(
+    seen: Vector | None, labels: Vector, calibrated: CalibratedModulation
+) -> Mapping[str, LabelReconstruction]:
+    """What each attacker makes of the privatised labels (K, T); nothing where labels are public.
+
+    The noise is Gaussian alone, so the mean of what was seen is the maximum-likelihood estimate too, and the linear
+    posterior mean is exact under a Gaussian prior.
+    """
+    if seen is None:
+        return {}
+    model, truth, sent = label_model_of(calibrated), labels[:, None], seen[:, :, None]
+    mean, variance = _mean_and_variance(truth)
+    unbiased = linear_unbiased(sent, model.scale)
+    posterior = linear_posterior_mean(sent, model, mean, variance)
+    floor, bayes = reconstruction_floor(model).total, bayesian_floor(model, variance).total
+    return {
+        name: LabelReconstruction(
+            squared_errors(truth, estimate, model.directions).total, floor, bayes, variance
+        )
+        for name, estimate in (
+            ("linear_unbiased", unbiased),
+            ("maximum_likelihood", unbiased),
+            ("linear_posterior_mean", posterior),
+            ("exact_posterior_mean", posterior),
+        )
+    }
+
+
 def audit_messages(
-    plan: ModulatedPlan,
-    epsilon: float,
-    delta: float,
-    pair: Pair,
-    runs: int,
-    streams: Streams,
-    confidence: float = 0.95,
+    calibrated: CalibratedModulation, pair: Pair, runs: int, streams: Streams, confidence: float = 0.95
 ) -> EpsilonBound:
     """A lower bound of the local mechanism's epsilon from real messages of two samples at opposite ends of the domain.
 
+    With private labels the two labels are at opposite ends too, and the score is the likelihood ratio of features and
+    label together: that pair is as far apart as the joint sensitivity says.
+
     Args:
-        plan: the protocol; all of a client's releases are audited together.
-        epsilon: what it is calibrated to.
-        delta: likewise.
+        calibrated: the protocol with its noise; all of a client's releases are audited together, at its delta.
         pair: ``across`` the directions, where the Gaussian noise alone hides the pair, or ``along`` them.
         runs: series of messages per sample.
         streams: randomness of directions, clients and audit.
         confidence: of the bound.
     """
-    calibrated = plan.calibrate(epsilon, delta)
-    size, modulation = plan.domain.features, plan.modulation
-    count = modulation.directions if modulation.amplitude > 0 else 0
-    directions = np.stack(
-        [
-            orthonormal_directions(np.zeros(size), count, streams.stream("directions", number))
-            for number in range(plan.releases)
-        ]
-    )
+    plan = calibrated.plan
+    directions = public_directions(calibrated, streams)
     model = model_of(calibrated, directions)
-    low, high = opposite_pair(model, plan.domain.radius, pair)
+    end = plan.domain.label_bound if plan.labels == "private" else 0.0
+    # A sample here is features and label, (n + 1,).
+    low, high = (
+        np.append(sample, label)
+        for sample, label in zip(opposite_pair(model, plan.domain.radius, pair), (-end, end), strict=True)
+    )
     own = replace(streams)
 
-    def sampler(sample: Vector, times: int, stream: RandomStream) -> Vector:
+    def sampler(sample: Vector, times: int, stream: RandomStream) -> Received:
         # Every block of runs gets streams of its own, named by a number that the audit's stream draws.
         seeds = stream.integers(0, 2**62, (1,))
         fresh = replace(own, seed=int(seeds[0])) if own.mode == "simulation" else own
-        rows, labels = np.tile(sample, (times, 1)), np.zeros(times)
-        seen = np.empty((times, plan.releases, size))
-        for number in range(plan.releases):
-            start = 0
-            for block in messages(rows, labels, calibrated, directions[number], fresh, number):
-                seen[start : start + len(block.features), number] = block.features
-                start += len(block.features)
-        return seen
+        rows, labels = np.tile(sample[:-1], (times, 1)), np.full(times, sample[-1])
+        return received(rows, labels, calibrated, directions, fresh)
 
     return audit_local_mechanism(
         sampler,
         low,
         high,
-        lambda seen: fresh_phase_ratio(seen, low, high, model),
+        lambda seen: _joint_ratio(seen, low, high, model, calibrated),
         runs=runs,
-        delta=delta,
+        delta=calibrated.delta,
         stream=streams.stream("audit", pair),
         confidence=confidence,
     )
+
+
+def _joint_ratio(
+    seen: Received, low: Vector, high: Vector, model: MessageModel, calibrated: CalibratedModulation
+) -> Vector:
+    """The exact log-likelihood ratio (K,) of two samples, features and label (n + 1,), whose noises are independent."""
+    features = fresh_phase_ratio(seen.features, low[:-1], high[:-1], model)
+    if seen.labels is None:
+        return features
+    labels = seen.labels[:, :, None]
+    return features + fresh_phase_ratio(labels, low[-1:], high[-1:], label_model_of(calibrated))

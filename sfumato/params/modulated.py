@@ -85,7 +85,7 @@ class ModulatedTrain(Section):
 
 
 class ModulatedAttack(Section):
-    """Reconstruction of a client's features, and the likelihood-ratio audit; no data set: neither is run."""
+    """Reconstruction of a client's sample, and the likelihood-ratio audit; no data set: neither is run."""
 
     datasets: RegressionNames
     epsilons: Epsilons
@@ -121,11 +121,6 @@ class Modulated(Section):
                     f"modulated.attack.{key} holds {outside[0]!r}; allowed is what modulated.grid."
                     f"{key.removeprefix('audit_')} holds"
                 )
-        if self.attack.datasets and self.client.labels == "private":
-            raise ValueError(
-                f"modulated.attack.datasets is {list(self.attack.datasets)} with private labels; allowed is [], since the "
-                "attackers know messages with labels in the clear only"
-            )
         if self.attack.datasets and not self.attack.epsilons:
             raise ValueError(
                 "modulated.attack.epsilons is empty; allowed is at least one where modulated.attack.datasets is not"

@@ -130,6 +130,7 @@ class RadiomapAttack(Section):
     shadow_uploads: Annotated[int, Field(ge=40, le=10**5)]
     client_uploads: Annotated[int, Field(ge=20, le=10**5)]
     rounds: Annotated[tuple[Annotated[int, Field(ge=0, le=10**5)], ...], AfterValidator(filled)]
+    trajectory: Literal["shared", "own"]
     known_map_uploads: Annotated[int, Field(ge=0, le=10**4)]
     audit_runs: Annotated[int, Field(ge=100, le=10**8)]
     confidence: OpenUnit
@@ -151,6 +152,11 @@ class Radiomap(Section):
             raise ValueError(
                 f"radiomap.grid.defences is {list(self.grid.defences)}; allowed are lists with clip_only, at whose weights all "
                 "defences are attacked"
+            )
+        if self.attack.known_map_uploads and self.attack.trajectory == "own":
+            raise ValueError(
+                f"radiomap.attack.known_map_uploads is {self.attack.known_map_uploads} with trajectory own; allowed is 0, "
+                "since that attacker works at the weights that all defences share"
             )
         if self.attack.known_map_uploads and self.train.maps_per_upload > 1:
             raise ValueError(

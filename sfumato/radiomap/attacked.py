@@ -24,7 +24,7 @@ from sfumato.radiomap.attackers import attack
 from sfumato.radiomap.client import LocalTraining
 from sfumato.radiomap.defences import Defence
 from sfumato.radiomap.features import Noise, Sessions, average
-from sfumato.radiomap.federated import all_pairs, draw_sessions
+from sfumato.radiomap.federated import all_pairs, draw_sessions, session_groups
 from sfumato.radiomap.localisation import AttackResult, Localisation
 from sfumato.radiomap.maps import MapSet
 from sfumato.radiomap.partition import Partition
@@ -44,7 +44,7 @@ NAMES: Final = {
 }
 """Attackers as records name them; ``best`` is the one that held-out shadow maps choose, ``least`` the smallest test error."""
 OBSERVED_ROUNDS: Final = 3
-"""How many rounds of such uploads a defence that learns from releases has seen before it is attacked."""
+"""Of how many of the last rounds a defence that learns from releases has seen such uploads before it is attacked."""
 SUMMANDS: Final = 6
 
 
@@ -56,7 +56,7 @@ class Updates:
         updates: (n, d) float32.
         sessions: (n, b, 2) the pairs of each.
         positions: (n, 2) metres.
-        maps: (n,) the first map of each.
+        maps: (n,) the map of each; of several maps a number that all sessions have which share one (`session_groups`).
         window: metres.
     """
 
@@ -94,7 +94,7 @@ def make_updates(
     sessions = draw_sessions(maps, pairs, count, maps_per_upload, stream, maps_per_upload > 1)
     updates = session_updates(weights, model, maps, sessions, local, streams)
     first = sessions[:, 0]
-    return Updates(updates, sessions, maps.positions(first), first[:, 0], maps.size * maps.cell)
+    return Updates(updates, sessions, maps.positions(first), session_groups(sessions), maps.size * maps.cell)
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,9 +131,15 @@ def defend(defence: Defence, shadow: Updates, victims: Updates, round: int, stre
 
 
 def observed_state(defence: Defence, victims: Updates, round: int, streams: Streams) -> Defence:
-    """The defence after it observed ``OBSERVED_ROUNDS`` rounds of six victims' uploads; most do not learn from them."""
-    state = defence
-    for number in range(OBSERVED_ROUNDS):
+    """The defence as it is when the round begins; most do not learn from what was released.
+
+    It observed as many rounds as there were, the last ``OBSERVED_ROUNDS`` of them with six victims' uploads. Of those
+    before nothing is left in it but their number, which an allocator is told.
+    """
+    state, seen = defence, min(round, OBSERVED_ROUNDS)
+    for _number in range(round - seen):
+        state = state.observe([])
+    for number in range(seen):
         rows = victims.updates[number * SUMMANDS : (number + 1) * SUMMANDS]
         noises = [streams.stream("attack", "observed", round, number, place) for place in range(len(rows))]
         released = [
@@ -208,22 +214,47 @@ def attack_defended(
     """
     shadow, attacked = made.shadow.restrict(index), made.attacked.restrict(index)
     noise = _noise(made).restrict(index)
+    if index is not None:
+        return attack(shadow, attacked, streams, noise, names)
+    return _attack_whole(made.defence, shadow, attacked, streams, noise, names, 1)
+
+
+def _attack_whole(
+    defence: Defence,
+    shadow: Sessions,
+    attacked: Sessions,
+    streams: Streams,
+    noise: Noise,
+    names: Sequence[str] | None,
+    averaged: int,
+) -> AttackResult:
+    """On all weights of means of ``averaged`` uploads."""
     found = attack(shadow, attacked, streams, noise, names)
-    if not isinstance(made.defence, ShapedDefence) or index is not None:
+    chosen = _aware(found.scores)
+    if not isinstance(defence, ShapedDefence) or not chosen:
         return found
-    shaped = made.defence
+    ours, theirs, known = _even(defence, shadow, attacked)
+    aware = attack(ours, theirs, streams, known.averaged(averaged), chosen)
+    return AttackResult(
+        {**found.scores, **aware.scores}, found.constant, {**found.predictions, **aware.predictions}
+    )
+
+
+def _even(shaped: ShapedDefence, shadow: Sessions, attacked: Sessions) -> tuple[Sessions, Sessions, Noise]:
+    """Both in the coordinates in which the noise of one upload is independent and the same everywhere, and that noise."""
 
     def even(rows: NDArray[np.float32]) -> NDArray[np.float32]:
         return np.stack([shaped.shape.power(row.astype(np.float64), -0.5) for row in rows]).astype(np.float32)
 
-    ours, theirs = shadow.transformed(even), attacked.transformed(even)
+    ours = shadow.transformed(even)
     signal = np.asarray(ours.clean, np.float64).var(axis=0)
-    known = Noise(np.full(ours.dimension, shaped.sigma**2), signal)
-    chosen = [name for name in ("whitened_ridge", "noise_aware_ridge") if name in found.scores]
-    aware = attack(ours, theirs, streams, known, chosen)
-    return AttackResult(
-        {**found.scores, **aware.scores}, found.constant, {**found.predictions, **aware.predictions}
-    )
+    noise = Noise(np.full(ours.dimension, shaped.sigma**2), signal)
+    return ours, attacked.transformed(even), noise
+
+
+def _aware(names: Mapping[str, Any]) -> list[str]:
+    """Those of the attackers that use what they know of the noise."""
+    return [name for name in ("whitened_ridge", "noise_aware_ridge") if name in names]
 
 
 def _noise(made: Defended) -> Noise:
@@ -236,12 +267,26 @@ def attack_average(
     """The attackers on each session's mean upload over several rounds, in which it kept its transmitter."""
     shadow = average([made.shadow for made in rounds])
     attacked = average([made.attacked for made in rounds])
-    return attack(shadow, attacked, streams, _noise(rounds[-1]).averaged(len(rounds)), names)
+    defence, sigmas = rounds[-1].defence, np.concatenate([made.sigmas for made in rounds])
+    noise = Noise.of(defence.partition, sigmas, shadow).averaged(len(rounds))
+    return _attack_whole(defence, shadow, attacked, streams, noise, names, len(rounds))
 
 
 def attack_secure_sum(made: Defended, streams: Streams, names: Sequence[str] | None = None) -> SumResult:
     """The attackers on sums of six uploads, all that secure aggregation shows."""
-    return attack_sums(made.shadow, made.attacked, SUMMANDS, made.shadow.count, streams, _noise(made), names)
+    count = made.shadow.count
+    found = attack_sums(made.shadow, made.attacked, SUMMANDS, count, streams, _noise(made), names)
+    chosen = _aware(found.each)
+    if not isinstance(made.defence, ShapedDefence) or not chosen:
+        return found
+    ours, theirs, known = _even(made.defence, made.shadow, made.attacked)
+    aware = attack_sums(ours, theirs, SUMMANDS, count, streams, known, chosen)
+    return replace(
+        found,
+        each={**found.each, **aware.each},
+        nearest={**found.nearest, **aware.nearest},
+        held_out={**found.held_out, **aware.held_out},
+    )
 
 
 # ---------------------------------------------------------------------------------------------------- records

@@ -20,6 +20,7 @@ from sfumato.radiomap.attacked import Updates, observed_state, victims_noise
 from sfumato.radiomap.client import LocalTraining
 from sfumato.radiomap.clips import Clip, WholeClip
 from sfumato.radiomap.defences import Defence
+from sfumato.radiomap.encoding import CITY, Encoding
 from sfumato.radiomap.known_map import Release, Scene, Search, locate, simulator
 from sfumato.radiomap.localisation import Localisation, evaluate
 from sfumato.radiomap.maps import MapSet
@@ -42,6 +43,7 @@ class Candidates:
         local: how clients train.
         link: the propagation model's parameters.
         streams: the order of a client's examples.
+        encoding: of the path gain, as the victims' maps have it.
     """
 
     model: RadioUNet
@@ -50,13 +52,13 @@ class Candidates:
     local: LocalTraining
     link: Link
     streams: Streams
+    encoding: Encoding = CITY
 
     def scene(self, place: int) -> Scene:
         """One victim's map; every candidate cell is simulated once, however many defences are attacked."""
         maps = self.maps
-        fresh = simulator(
-            maps.heights[place], maps.cell, self.weights, self.model, self.local, self.streams, self.link
-        )
+        training = self.weights, self.model, self.local, self.streams
+        fresh = simulator(maps.heights[place], maps.cell, *training, self.link, self.encoding)
         known: dict[tuple[int, int], NDArray[np.floating[Any]]] = {}
 
         def simulate(cells: NDArray[np.int64]) -> NDArray[Any]:

@@ -122,12 +122,15 @@ class History:
         final: (d,) float32, the released model.
         weights: round -> (d,) float32, at which the chosen rounds began.
         uploads: round -> client -> (d,) float32, what the server received in the chosen rounds.
+        validation_mse: of the released model on all that it is measured on, in squared encoded units; None without
+            validation maps, or where it is not finite.
     """
 
     rounds: tuple[RoundRecord, ...]
     final: NDArray[np.float32]
     weights: Mapping[int, NDArray[np.float32]]
     uploads: Mapping[int, Mapping[int, NDArray[np.float32]]]
+    validation_mse: float | None
 
     @property
     def dropped(self) -> int:
@@ -137,23 +140,26 @@ class History:
 
 @dataclass(frozen=True, eq=False)
 class Validation:
-    """What the model is measured on after each round.
+    """What the model is measured on.
 
     Attributes:
         model: where it is computed; its weights are overwritten.
         maps: held-out ones.
-        pairs: (b, 2), which of them.
+        pairs: (b, 2), which of them after each round.
+        final_pairs: (c, 2), which of them the released model is measured on.
     """
 
     model: nn.Module
     maps: MapSet
     pairs: NDArray[np.int64]
+    final_pairs: NDArray[np.int64]
 
-    def mse(self, weights: NDArray[np.float32], phase: Phase) -> float | None:
+    def mse(self, weights: NDArray[np.float32], phase: Phase, final: bool = False) -> float | None:
         """The mean squared error of the stage that learns in that phase, None where it is not finite."""
         load_flat(self.model, weights)
         stage = "first" if phase == "first" else "second"
-        found = validation_mse(self.model, self.maps, self.pairs, stage)
+        pairs = self.final_pairs if final else self.pairs
+        found = validation_mse(self.model, self.maps, pairs, stage)
         return found if np.isfinite(found) else None
 
 
@@ -206,7 +212,8 @@ def federate(
             now = _observed(now, finished)
             measured = validation.mse(finished.weights, phase) if validation is not None else None
             records.append(_record(number, phase, active, measured, answers, finished))
-    return History(tuple(records), server.weights, kept_weights, kept_uploads)
+    released = validation.mse(server.weights, plan.phase(plan.rounds - 1), True) if validation else None
+    return History(tuple(records), server.weights, kept_weights, kept_uploads, released)
 
 
 def _round(
@@ -307,3 +314,21 @@ def draw_sessions(
         pool = np.flatnonzero(labels.reshape(-1) == labels.reshape(-1)[chosen])
         drawn.append(given[pool[stream.permutation(len(pool))[:per_round]]])
     return np.stack(drawn * rounds if repeated else drawn)
+
+
+def session_groups(sessions: NDArray[np.int64]) -> NDArray[np.int64]:
+    """(n,) a number for each of (n, b, 2) sessions, the same for two that share a map, directly or through others.
+
+    Who holds out whole groups holds out whole maps. It is the least map of the group: the map itself, where b is 1.
+
+    >>> session_groups(np.array([[[3, 0], [5, 1]], [[5, 0], [7, 0]], [[4, 0], [4, 1]]])).tolist()
+    [3, 3, 4]
+    """
+    maps = sessions[:, :, 0]
+    least = np.arange(int(maps.max()) + 1)
+    while True:
+        before = least.copy()
+        for row in maps:
+            least[row] = least[row].min()
+        if np.array_equal(before, least):
+            return least[maps[:, 0]]

@@ -108,7 +108,9 @@ def fit(
         )
         for number, hand in enumerate(hands)
     ]
-    validation = Validation(model, federation.validation, all_pairs(federation.validation))
+    every = all_pairs(federation.validation)
+    # One transmitter of each map draws the curve; all of them judge the released model.
+    validation = Validation(model, federation.validation, every[every[:, 1] == 0], every)
     return federate(public.weights, clients, plan, streams, validation, keep_weights=keep_weights)
 
 
@@ -142,7 +144,7 @@ def decibels_of(mse: float | None) -> float | None:
 
 def fit_values(history: History, defence: Defence, public: Public, nu: float) -> dict[str, Value]:
     """Leaves of a metrics document for one training."""
-    last = history.rounds[-1].validation_mse
+    last = history.validation_mse
     clipped = [record.clipped_share for record in history.rounds]
     values: dict[str, Value] = {
         "validation_mse": last,

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from sfumato.checks import is_number
 from sfumato.errors import SfumatoError
 from sfumato.radiomap.encoding import CITY, RADIO_MAP_SEER, Encoding, encode
-from sfumato.radiomap.propagation import Link, path_gains
+from sfumato.radiomap.propagation import HIGHEST, Link, path_gains
 
 if TYPE_CHECKING:
     from sfumato.datasets.radio_windows import Windows
@@ -81,8 +81,10 @@ class MapSet:
                 raise SfumatoError(
                     f"{name} of a map set hold values that are not finite; allowed are numbers."
                 )
-        if self.heights.min() < 0.0:
-            raise SfumatoError(f"a height is {self.heights.min():g} m; allowed is at least 0.")
+        if self.heights.min() < 0.0 or self.heights.max() > HIGHEST:
+            raise SfumatoError(
+                f"heights lie in {self.heights.min():g} .. {self.heights.max():g} m; allowed is 0 to {HIGHEST:g}."
+            )
         if self.city.min() < 0 or self.city.max() >= len(self.cities):
             raise SfumatoError(
                 f"a city's index is outside of 0..{len(self.cities) - 1}; allowed is one for each name in cities."

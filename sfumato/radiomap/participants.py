@@ -93,7 +93,8 @@ class RadioClient:
 
         Guarantee: that of the defence, for replacing the update by any other finite one. The message holds the
         defended update rounded to float32, and public numbers: round, identity, count of examples. That a client
-        withdrew, because its training was not finite, is seen by the server and protected by nothing.
+        withdrew, because its training was not finite, is seen by the server and protected by nothing. Every answer is
+        an upload of its own: whoever answers a round twice has to count two.
 
         Args:
             broadcast: the server's message.

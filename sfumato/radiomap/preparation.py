@@ -32,7 +32,7 @@ from sfumato.radiomap.defences import (
     targeted_uniform,
     uniform,
 )
-from sfumato.radiomap.federated import all_pairs, draw_sessions
+from sfumato.radiomap.federated import all_pairs, draw_sessions, session_groups
 from sfumato.radiomap.maps import MapSet
 from sfumato.radiomap.partition import Partition
 from sfumato.radiomap.proxy import proxy_attacker
@@ -53,6 +53,8 @@ DEFENCES: Final = (
     "adaptive_certified",
     "shaped",
 )
+_LEAST_CLIP: Final = 1e-3
+"""Of C: the clip of a group whose weights public maps do not move, as behind a unit that is always off."""
 _COST_PAIRS: Final = 24
 _COST_DRAWS: Final = 2
 
@@ -87,7 +89,7 @@ class Public:
     Attributes:
         weights: (d,) float32, where the training begins.
         clip_norm: C, the median norm of shadow updates.
-        group_clips: (G,) their median norm group by group.
+        group_clips: (G,) their median norm group by group, at least a thousandth of C.
         shape: of the shaped noise.
         mahalanobis_clip: the median of ``shape.norm`` over shadow updates.
         costs: (G,) what a unit of noise energy on each group costs the public validation loss.
@@ -222,7 +224,7 @@ def prepare_public(
     public = Public(
         weights,
         clip_norm,
-        np.median([partition.norms(row) for row in updates], axis=0),
+        np.maximum(np.median([partition.norms(row) for row in updates], axis=0), _LEAST_CLIP * clip_norm),
         shape,
         float(np.median([shape.norm(row) for row in updates])),
         costs,
@@ -273,7 +275,7 @@ def _train_allocators(
 ) -> tuple[dict[tuple[str, str], Trained], dict[tuple[str, str], FloatArray]]:
     """Both kinds for every multiplier, against one proxy."""
     positions = shadow.positions(sessions[:, 0])
-    proxy = proxy_attacker(clipped, positions, sessions[:, 0, 0], partition)
+    proxy = proxy_attacker(clipped, positions, session_groups(sessions), partition)
     progress = np.linspace(0.0, 1.0, len(clipped))
     progress = progress[streams.stream("allocator", "progress").permutation(len(clipped))]
     own = describe_each(partition, clipped, clip_norm, progress)

@@ -23,11 +23,6 @@ Cells = NDArray[np.integer[Any]]
 MAXIMUM_SIZE: Final = 1024
 """Cells per side; up to here single precision tells a tie from its neighbours."""
 
-_FEW: Final = np.array([[1], [2], [4], [6]], np.int32)
-"""Eighths of the way at which walls are looked for first."""
-_MANY: Final = 300
-"""Rays from which on that saves time."""
-
 
 @dataclass(frozen=True, eq=False)
 class Profiles:
@@ -103,25 +98,9 @@ def clear(walls: NDArray[np.bool_], starts: Cells, ends: Cells) -> NDArray[np.bo
         starts: (r, 2) or (2,) row and column of the first cell.
         ends: (r, 2) row and column of the last cell.
     """
-    result = np.ones(len(ends), np.bool_)
-    if len(ends) >= _MANY:
-        result = _clear_at_few(walls, starts, ends)
-    left = np.flatnonzero(result)
-    seen = profiles(walls, starts if starts.ndim == 1 else starts[left], ends[left])
-    result[left[seen.crossing]] = ~seen.highest(seen.value)
-    return result
+    from sfumato.radiomap.sight import look
 
-
-def _clear_at_few(walls: NDArray[np.bool_], starts: Cells, ends: Cells) -> NDArray[np.bool_]:
-    """(r,) whether no wall stands at a few of the ray's samples: most rays that meet a wall meet one there."""
-    delta = (ends - starts).T.astype(np.int32)
-    size = np.abs(delta)
-    length = np.maximum(size.max(axis=0), 1)
-    step = (_FEW * (length + 1)) >> 3
-    # A sample's offset along either axis is the nearest whole number, away from 0 where there are two.
-    doubled = 2 * length
-    offset = (2 * size[:, None] * step + length).astype(np.float32) / doubled.astype(np.float32)
-    signed = np.sign(delta)[:, None] * offset.astype(np.int32)
-    rows, columns = starts[..., 0] + signed[0], starts[..., 1] + signed[1]
-    inside = (step > 0) & (step < length)
-    return ~(walls.reshape(-1)[rows * walls.shape[1] + columns] & inside).any(axis=0)
+    first = np.ascontiguousarray(np.broadcast_to(starts, ends.shape), np.int32)
+    seen = np.ones(len(ends), np.bool_)
+    look(np.ascontiguousarray(walls), first, np.ascontiguousarray(ends, np.int32), seen)
+    return seen

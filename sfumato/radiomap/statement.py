@@ -53,7 +53,8 @@ NOT_COVERED = (
     "the number of examples behind an upload, which is sent in the clear",
     "that a client sends nothing where its update is not finite, which is seen",
     "a client's randomness: assumed its own, fresh for every upload and kept from everybody",
-    "validation and attack figures, which are measured by the holder of the data",
+    "validation and attack figures, and norms and clipped shares of the updates in a training's curves, which are measured "
+    "by the holder of the data",
 )
 
 

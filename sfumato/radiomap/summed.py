@@ -62,8 +62,7 @@ class SumResult:
         nearest: attacker -> errors for the transmitter nearest to the guess.
         constant_each: of the mean shadow position.
         constant_nearest: likewise.
-        chosen: the attacker that held-out shadow sums choose.
-        minimum: the attacker with the smallest error ``each``: pessimistic.
+        held_out: attacker -> root mean square error of the mean positions of held-out shadow sums.
         summands: k.
     """
 
@@ -71,9 +70,18 @@ class SumResult:
     nearest: Mapping[str, Localisation]
     constant_each: Localisation
     constant_nearest: Localisation
-    chosen: str
-    minimum: str
+    held_out: Mapping[str, float]
     summands: int
+
+    @property
+    def chosen(self) -> str:
+        """The attacker that held-out shadow sums choose."""
+        return min(self.held_out, key=lambda name: self.held_out[name])
+
+    @property
+    def minimum(self) -> str:
+        """The attacker with the smallest error ``each``: pessimistic."""
+        return min(self.each, key=lambda name: self.each[name].rmse)
 
 
 def disjoint_sums(sessions: Sessions, summands: int, stream: RandomStream) -> Sums:
@@ -185,8 +193,7 @@ def attack_sums(
         nearest,
         constant_each,
         constant_nearest,
-        min(errors, key=lambda name: errors[name]),
-        min(each, key=lambda name: each[name].rmse),
+        errors,
         summands,
     )
 

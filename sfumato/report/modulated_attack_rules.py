@@ -4,7 +4,8 @@
 []
 
 Many attacks are held against their floors at once, so their 95 % intervals are widened to hold jointly (Bonferroni,
-normal approximation over the attacked clients).
+normal approximation over the attacked clients). Runs with private labels are judged apart from those with public ones:
+there the label is attacked too, and audited together with the features.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ import importlib
 from collections.abc import Iterator, Sequence
 
 from sfumato.report.claims import Judgement, Outcome
+from sfumato.report.modulated_label_rows import LabelRow, label_rows
 from sfumato.report.modulated_tables import ATTACKS, AttackRow, attack_rows, local_audit_rows
-from sfumato.report.study import Run, bases
+from sfumato.report.study import BASE, Run, bases
 from sfumato.report.vocabulary import method, number
 
 MANY_MESSAGES = 10
@@ -24,21 +26,33 @@ WIDEST = 0.25
 CONFIDENCE = 0.95
 
 
-def joint_half_width(row: AttackRow, count: int) -> float:
+def joint_half_width(row: AttackRow | LabelRow, count: int) -> float:
     """Half of the interval of one error such that ``count`` of them hold jointly."""
     special = importlib.import_module("scipy.special")
     single, joint = (float(special.ndtri(1 - (1 - CONFIDENCE) / (2 * k))) for k in (1, count))
     return (row.high - row.mse) * joint / single
 
 
-def _where(row: AttackRow) -> str:
-    return f"{ATTACKS.get(row.attack, row.attack)}, {method(row.method).label}, ε = {row.epsilon}, T = {row.messages}"
+def _where(row: AttackRow | LabelRow) -> str:
+    what = "on the label, " if isinstance(row, LabelRow) else ""
+    place = f"{method(row.method).label}, ε = {row.epsilon}, T = {row.messages}"
+    return f"{ATTACKS.get(row.attack, row.attack)}, {what}{place}"
+
+
+def _attacked(runs: Sequence[Run]) -> Iterator[tuple[Run, str, str]]:
+    """Base runs and those with other labels: the run, the part of its findings, the addition to their note."""
+    for run in runs:
+        if run.variant == BASE:
+            yield run, "", ""
+        elif run.sweep and run.sweep[0] == "labels":
+            yield run, run.variant, f", {run.sweep[1]} labels"
 
 
 def no_attack_beats_its_floor(runs: Sequence[Run]) -> Iterator[Outcome]:
     """No error lies below the floor that binds the attacker: Cramer-Rao if unbiased, Bayes if it has a prior."""
-    for run in bases(runs):
-        rows = [row for row in attack_rows(run) if row.attack != "maximum_likelihood" and row.own_floor > 0]
+    for run, part, note in _attacked(runs):
+        features = [row for row in attack_rows(run) if row.attack != "maximum_likelihood"]
+        rows = [row for row in (*features, *label_rows(run)) if row.own_floor > 0]
         for dataset in dict.fromkeys(row.dataset for row in rows):
             mine = [row for row in rows if row.dataset == dataset]
             lowest = min(mine, key=lambda row: (row.mse + joint_half_width(row, len(mine))) / row.own_floor)
@@ -49,7 +63,7 @@ def no_attack_beats_its_floor(runs: Sequence[Run]) -> Iterator[Outcome]:
             text += f"{number(ends[0])} to {number(ends[1])}; {_where(lowest)})"
             verdict = "does not hold" if beaten else "holds"
             judged = Judgement(text, verdict, ratio, (ends[0], ends[1]), "error over floor")
-            yield Outcome(dataset, "", judged, run, "all ε and T")
+            yield Outcome(dataset, "", judged, run, f"all ε and T{note}", part)
 
 
 def likelihood_reaches_its_floor(runs: Sequence[Run]) -> Iterator[Outcome]:
@@ -80,7 +94,7 @@ def likelihood_reaches_its_floor(runs: Sequence[Run]) -> Iterator[Outcome]:
 
 def audits_stay_below(runs: Sequence[Run]) -> Iterator[Outcome]:
     """No lower bound of the likelihood-ratio audit exceeds the claimed epsilon."""
-    for run in bases(runs):
+    for run, part, note in _attacked(runs):
         rows = local_audit_rows(run)
         for dataset in dict.fromkeys(row.dataset for row in rows):
             mine = [row for row in rows if row.dataset == dataset]
@@ -90,4 +104,5 @@ def audits_stay_below(runs: Sequence[Run]) -> Iterator[Outcome]:
             text += f"({method(top.method).label}, {top.pair} the directions; each at {100 * top.confidence:g} % confidence)"
             text += "; the claim is refuted" if crossed else "; not refuted"
             verdict = "does not hold" if crossed else "holds"
-            yield Outcome(dataset, "", Judgement(text, verdict, top.lower, None, "ε"), run, "all ε")
+            judged = Judgement(text, verdict, top.lower, None, "ε")
+            yield Outcome(dataset, "", judged, run, f"all ε{note}", part)

@@ -14,6 +14,7 @@ from typing import Any
 from sfumato.records import MeanInterval
 from sfumato.report import modulated_charts as charts
 from sfumato.report import modulated_tables as tables
+from sfumato.report.modulated_label_rows import label_rows
 from sfumato.report.modulated_text import released_lines
 from sfumato.report.page_sections import inline, long_runs, statement_rows
 from sfumato.report.study import BASE, Run, Study, levels_of
@@ -45,6 +46,7 @@ def modulated_section(study: Study) -> dict[str, Any]:
         "noise": [_noise_cells(row) for row in tables.noise_rows(run)],
         "along": _along(attacks),
         "attacks": _attacks(attacks),
+        "label_attacks": label_cells(run),
         "audit": _audit(audits),
         "coverage": [_coverage_cells(row) for row in tables.coverage_rows(run)],
         "tuning": [_tuning_cells(row) for row in tables.tuning_rows(study.tunings)],
@@ -218,6 +220,26 @@ def _learned(rows: Sequence[tables.AttackRow]) -> list[str]:
     ]
 
 
+def label_cells(run: Run) -> list[dict[str, Any]]:
+    """A line per attack on private labels; none where labels are public."""
+    return [
+        {
+            "dataset": dataset_label(row.dataset),
+            "epsilon": row.epsilon,
+            "method": method(row.method).label,
+            "messages": row.messages,
+            "attack": tables.ATTACKS.get(row.attack, row.attack),
+            "mse": amount(row.mse),
+            "interval": f"{amount(row.low)} to {amount(row.high)}",
+            "floor": amount(row.floor),
+            "bayes": amount(row.floor_bayes),
+            "prior": amount(row.prior),
+            "below": row.high < row.own_floor,
+        }
+        for row in label_rows(run)
+    ]
+
+
 def _audit(rows: Sequence[tables.LocalAuditRow]) -> dict[str, Any] | None:
     if not rows:
         return None
@@ -274,4 +296,9 @@ def _long_run(run: Run, name: str) -> dict[str, Any]:
     if not rows:
         return {}
     chart = inline(charts.error_chart(rows, name)) if name else None
-    return {"chart": chart, "rows": error_cells(rows), "headings": tables.epsilons_of(rows)}
+    return {
+        "chart": chart,
+        "rows": error_cells(rows),
+        "headings": tables.epsilons_of(rows),
+        "label_attacks": label_cells(run),
+    }

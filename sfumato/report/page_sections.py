@@ -213,7 +213,7 @@ def long_runs(
         name = f"{system}-{run.profile}-{run.variant}".replace(".", "-").replace("_", "-")
         cells = cells_of(run, name if base else "")
         if cells:
-            title = f"{run.profile} · {run.variant.replace('_', ' ')}"
+            title = f"{run.profile} · {run.change.replace('_', ' ')}"
             found.append(
                 {"title": title, "command": run.command, "commit": run.commit[:12], "base": base, **cells}
             )

@@ -21,7 +21,6 @@ from sfumato.report.radiomap_rules import (
     averaging_helps,
     better_than_uniform,
     clipping_leaves_leakage,
-    error_rises,
     larger_error,
     no_formal_protection,
     smaller_validation_error,
@@ -29,12 +28,28 @@ from sfumato.report.radiomap_rules import (
     targeted_does_not_protect,
     uploads_leak_beyond_slices,
 )
+from sfumato.report.radiomap_variant_rules import (
+    error_rises,
+    known_map_helps,
+    privacy_order_at_same_sigma,
+    removes_the_leak,
+    sgd_leaks_less,
+    targeted_not_above_uniform,
+    utility_order_at_same_sigma,
+)
 
-COMMAND = "make run"
+QUICK, MEDIUM = "make run", "make medium"
 PAPERS_ORDER = (("targeted_uniform", "uniform"), ("adaptive", "targeted_uniform"))
 OTHERS = ("none", "clip_only", "uniform", "targeted_uniform")
 """The defences that the paper compares its own with."""
 NOISY = ("uniform", "targeted_uniform")
+SOURCES = {
+    "circular": "With circular padding, under which no convolution sees an edge",
+    "reflect": "With reflect padding, which mirrors the map at its edge instead of adding zeros",
+    "margin": "With a loss that ignores the map’s margin, where the field is cut off",
+    "circular_margin": "With circular padding and a loss that ignores the map’s margin",
+}
+"""Variant -> how it removes the leak at its source."""
 
 
 def _claim(
@@ -43,12 +58,13 @@ def _claim(
     section: str,
     evaluate: Evaluation,
     origin: Literal["paper", "beyond"] = "beyond",
+    command: str = QUICK,
 ) -> Claim:
     source = f"Section {section} of docs/papers.md"
-    return Claim(f"radiomap_{name}", "radiomap", statement, source, COMMAND, evaluate, origin=origin)
+    return Claim(f"radiomap_{name}", "radiomap", statement, source, command, evaluate, origin=origin)
 
 
-RADIOMAP_CLAIMS: tuple[Claim, ...] = (
+_AT_ENERGY: tuple[Claim, ...] = (
     _claim(
         "adaptive_hides_transmitter_best",
         "At a matched noise budget adaptive allocation leaves an attacker the largest error on the transmitter "
@@ -90,11 +106,12 @@ RADIOMAP_CLAIMS: tuple[Claim, ...] = (
     ),
     _claim(
         "adaptive_error_rises",
-        "Under adaptive noise the attacker’s error rises over the rounds: at the last attacked round it lies above that at the first. "
-        "Rule of direction.",
+        "Under adaptive noise the attacker’s error rises over the rounds: at the last attacked round it lies above that at the first; "
+        "at the weights of its own training where those were attacked (own weights). Rule of direction.",
         "3.3",
         error_rises("adaptive"),
         "paper",
+        MEDIUM,
     ),
     _claim(
         "targeted_does_not_protect",
@@ -136,6 +153,7 @@ RADIOMAP_CLAIMS: tuple[Claim, ...] = (
         "over the defences with noise. Rule of direction.",
         "3.5",
         averaging_helps,
+        command=MEDIUM,
     ),
     _claim(
         "sum_hides_more",
@@ -157,3 +175,60 @@ RADIOMAP_CLAIMS: tuple[Claim, ...] = (
         no_formal_protection,
     ),
 )
+_OF_VARIANTS: tuple[Claim, ...] = (
+    *(
+        _claim(
+            f"source_{variant}",
+            f"{words}, and clipping alone, an update gives less away: the attacker’s error is larger than with zero padding and the whole loss, "
+            f"at a validation error at most {CLOSE_DB:g} dB larger. Rules of direction and closeness.",
+            "3.5",
+            removes_the_leak(variant),
+            command=MEDIUM,
+        )
+        for variant, words in SOURCES.items()
+    ),
+    _claim(
+        "matched_multiplier_targeted",
+        "With the same σ on every noised weight targeted noise is not more private than uniform noise for a reader of the whole update, "
+        f"since uniform noise is targeted noise and more (data processing): its error is at most {CLOSE_METRES:g} m larger. Rule of "
+        "closeness, one-sided.",
+        "3.5",
+        targeted_not_above_uniform,
+        command=MEDIUM,
+    ),
+    _claim(
+        "matched_multiplier_privacy_order",
+        "Order of privacy if a matched noise multiplier means the same σ on every noised weight, for an attacker who reads the whole "
+        "update: uniform below targeted noise. Rule of direction.",
+        "3.3",
+        privacy_order_at_same_sigma,
+        "paper",
+        MEDIUM,
+    ),
+    _claim(
+        "matched_multiplier_utility_order",
+        "Order of utility if a matched noise multiplier means the same σ on every noised weight: targeted noise has a smaller validation "
+        "error than uniform noise. Rule of direction.",
+        "3.3",
+        utility_order_at_same_sigma,
+        "paper",
+        MEDIUM,
+    ),
+    _claim(
+        "known_map_attacker",
+        "Who knows the client’s building map and simulates every place of the transmitter has a smaller median error than the regressor, "
+        "on average over the defences. Rule of direction.",
+        "3.5",
+        known_map_helps,
+        command=MEDIUM,
+    ),
+    _claim(
+        "sgd_uploads_leak_less",
+        "With plain SGD instead of Adam on the clients an update gives less away: under clipping alone the attacker’s error is larger. "
+        "Rule of direction.",
+        "3.5",
+        sgd_leaks_less,
+        command=MEDIUM,
+    ),
+)
+RADIOMAP_CLAIMS: tuple[Claim, ...] = (*_AT_ENERGY, *_OF_VARIANTS)

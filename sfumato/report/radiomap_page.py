@@ -16,7 +16,8 @@ from sfumato.report import radiomap_charts as charts
 from sfumato.report import radiomap_pictures as drawn
 from sfumato.report import radiomap_tables as tables
 from sfumato.report.page_sections import inline, long_runs
-from sfumato.report.radiomap_text import seeds_of, spread
+from sfumato.report.radiomap_text import change, seeds_of, spread
+from sfumato.report.radiomap_variant_page import variant_parts
 from sfumato.report.study import BASE, Run, Study, number_of
 from sfumato.report.text import NOTHING
 from sfumato.report.vocabulary import (
@@ -28,7 +29,6 @@ from sfumato.report.vocabulary import (
     method,
     number,
     percent,
-    signed,
 )
 
 SYSTEM = "radiomap"
@@ -65,6 +65,7 @@ def radiomap_section(study: Study) -> dict[str, Any]:
         "pictures": [_pictures(found) for found in study.pictures],
         "statements": statements,
         "long": long,
+        "variants": variant_parts(study, SYSTEM),
     }
 
 
@@ -81,13 +82,6 @@ def _mean(value: MeanInterval | None) -> str:
 
 def _db(value: float | None) -> str:
     return NOTHING if value is None else f"{value:.2f}".replace("-", MINUS)
-
-
-def _change(gap: MeanInterval | None, digits: int) -> str:
-    if gap is None:
-        return NOTHING
-    half = "" if gap.half_width is None else f" ± {gap.half_width:.{digits}f}"
-    return f"{signed(gap.mean, digits)}{half}"
 
 
 def _tradeoff(run: Run, rows: Sequence[tables.DefenceRow], name: str) -> Any:
@@ -130,10 +124,10 @@ def _comparison(rows: Sequence[tables.DefenceRow]) -> list[dict[str, Any]]:
             "method": method(row.method),
             "validation": spread(row.validation, 2),
             "useful": row.noisy and row.validation is not None and row.validation.mean == useful,
-            "utility_change": _change(row.utility_change, 2),
+            "utility_change": change(row.utility_change, 2),
             "best": spread(row.best, 1),
             "private": row.noisy and row.best is not None and row.best.mean == private,
-            "privacy_change": _change(row.privacy_change, 1),
+            "privacy_change": change(row.privacy_change, 1),
             "least": spread(row.least, 1),
             "median": _mean(row.median),
             "slices": spread(row.slices, 1),

@@ -29,17 +29,14 @@ from sfumato.report.radiomap_tables import (
     cells_of,
     datasets_of,
     error_gap,
-    errors,
     methods_of,
     multipliers_of,
     order,
-    read,
-    rounds_of,
     seed_gaps,
     uploads_of,
     utility_gap,
 )
-from sfumato.report.study import Run, bases, paired
+from sfumato.report.study import Run, bases
 from sfumato.report.vocabulary import ATTACKERS, VIEWS, method, number, percent, signed
 
 CLOSE_METRES = 5.0
@@ -49,6 +46,8 @@ CLOSE_DB = 0.2
 FORMAL = 10.0
 """An epsilon above this is called no formal protection."""
 Pairs = Sequence[tuple[str, str]]
+Choice = Callable[[Sequence[Run]], Sequence[Run]]
+"""Which of a profile's runs decide."""
 BEST = Reading()
 
 
@@ -82,10 +81,10 @@ def prefixed(words: str, judged: Judgement) -> Judgement:
 
 def negative(mean: MeanInterval | None) -> MeanInterval | None:
     """The difference the other way round."""
-    return None if mean is None else MeanInterval(-mean.mean, mean.half_width, mean.count)
+    return None if mean is None else MeanInterval(0.0 - mean.mean, mean.half_width, mean.count)
 
 
-def _joint(parts: Sequence[tuple[str, MeanInterval | None, str, float]]) -> Judgement | None:
+def joint(parts: Sequence[tuple[str, MeanInterval | None, str, float]]) -> Judgement | None:
     """All parts must hold: name, difference, unit, limit; None where one has no data."""
     judged = [(name, judge_above(gap, unit, limit)) for name, gap, unit, limit in parts if gap is not None]
     if not judged or len(judged) < len(parts):
@@ -93,21 +92,31 @@ def _joint(parts: Sequence[tuple[str, MeanInterval | None, str, float]]) -> Judg
     return weakest(judged)
 
 
-def _each(judge: Callable[[Run, str, str], Judgement | None]) -> Evaluation:
-    """An outcome per data set and noise multiplier that can be judged."""
+def each(
+    judge: Callable[[Run, str, str], Judgement | None], among: Choice = bases, note: str = ""
+) -> Evaluation:
+    """An outcome per data set and noise multiplier that can be judged.
+
+    Args:
+        judge: of a run, a data set and a multiplier.
+        among: which runs.
+        note: what is to be said of them.
+    """
+    ending = f", {note}" if note else ""
 
     def evaluate(runs: Sequence[Run]) -> Iterator[Outcome]:
-        for run in bases(runs):
+        for run in among(runs):
             for dataset in datasets_of(run):
                 for multiplier in multipliers_of(run, dataset):
                     judged = judge(run, dataset, multiplier)
                     if judged is not None:
-                        yield Outcome(dataset, "", judged, run, f"ν = {multiplier}", f"nu_{multiplier}")
+                        words = f"ν = {multiplier}{ending}"
+                        yield Outcome(dataset, "", judged, run, words, f"nu_{multiplier}")
 
     return evaluate
 
 
-def _whole(judge: Callable[[Run, str], Judgement | None], note: str = "") -> Evaluation:
+def whole(judge: Callable[[Run, str], Judgement | None], note: str = "") -> Evaluation:
     """An outcome per data set that can be judged."""
 
     def evaluate(runs: Sequence[Run]) -> Iterator[Outcome]:
@@ -120,29 +129,34 @@ def _whole(judge: Callable[[Run, str], Judgement | None], note: str = "") -> Eva
     return evaluate
 
 
-def _labels(first: str, second: str) -> str:
+def labels(first: str, second: str) -> str:
+    """Two defences, the one that is claimed to have the larger figure first."""
     return f"{method(first).label} over {method(second).label}"
 
 
 # ---------------------------------------------------------------------------------------- order of defences
-def larger_error(pairs: Pairs, view: str = "all", limit: float = 0.0) -> Evaluation:
+def larger_error(
+    pairs: Pairs, view: str = "all", limit: float = 0.0, among: Choice = bases, note: str = ""
+) -> Evaluation:
     """In every pair the transmitter is located with a larger error under the first defence.
 
     Args:
         pairs: (the more private, the less private) as claimed.
         view: which weights the attacker reads.
         limit: metres; below 0 for a claim of being not worse.
+        among: which runs decide.
+        note: what is to be said of them.
     """
     reading = Reading(view=view)
 
     def judge(run: Run, dataset: str, multiplier: str) -> Judgement | None:
         parts = [
-            (_labels(first, second), _gap(run, dataset, multiplier, first, second, reading), "m", limit)
+            (labels(first, second), _gap(run, dataset, multiplier, first, second, reading), "m", limit)
             for first, second in pairs
         ]
-        return _joint(parts)
+        return joint(parts)
 
-    return _each(judge)
+    return each(judge, among, note)
 
 
 def _gap(
@@ -157,17 +171,23 @@ def _loss(run: Run, dataset: str, multiplier: str, first: str, second: str) -> M
     return utility_gap(run, Cell(dataset, second, multiplier), Cell(dataset, first, multiplier))
 
 
-def smaller_validation_error(pairs: Pairs) -> Evaluation:
-    """In every pair the first defence has the smaller validation error."""
+def smaller_validation_error(pairs: Pairs, among: Choice = bases, note: str = "") -> Evaluation:
+    """In every pair the first defence has the smaller validation error.
+
+    Args:
+        pairs: (the more useful, the less useful) as claimed.
+        among: which runs decide.
+        note: what is to be said of them.
+    """
 
     def judge(run: Run, dataset: str, multiplier: str) -> Judgement | None:
         parts = [
-            (_labels(second, first), _loss(run, dataset, multiplier, first, second), "dB", 0.0)
+            (labels(second, first), _loss(run, dataset, multiplier, first, second), "dB", 0.0)
             for first, second in pairs
         ]
-        return _joint(parts)
+        return joint(parts)
 
-    return _each(judge)
+    return each(judge, among, note)
 
 
 def better_than_uniform(name: str, limit: float = 0.0) -> Evaluation:
@@ -182,47 +202,31 @@ def better_than_uniform(name: str, limit: float = 0.0) -> Evaluation:
         privacy = _gap(run, dataset, multiplier, name, REFERENCE)
         useful = _loss(run, dataset, multiplier, name, REFERENCE)
         parts = [
-            (_labels(name, REFERENCE), privacy, "m", limit),
-            (_labels(REFERENCE, name), useful, "dB", -CLOSE_DB),
+            (labels(name, REFERENCE), privacy, "m", limit),
+            (labels(REFERENCE, name), useful, "dB", -CLOSE_DB),
         ]
-        return _joint(parts)
+        return joint(parts)
 
-    return _each(judge)
+    return each(judge)
 
 
 def targeted_leaves_what_clipping_leaves(run: Run, dataset: str, multiplier: str) -> Judgement | None:
     """Noise on the transmitter's weights alone raises the error by less than `CLOSE_METRES` over clipping alone."""
     gap = negative(_gap(run, dataset, multiplier, "targeted_uniform", "clip_only"))
-    return _joint([(_labels("clip_only", "targeted_uniform"), gap, "m", -CLOSE_METRES)])
-
-
-def error_rises(name: str) -> Evaluation:
-    """The error at the last attacked round lies above that at the first."""
-
-    def judge(run: Run, dataset: str, multiplier: str) -> Judgement | None:
-        cell = Cell(dataset, name, multiplier)
-        rounds = rounds_of(read(run, cell, BEST))
-        if len(rounds) < 2:
-            return None
-        gap = paired(errors(run, cell, BEST, rounds[-1]), errors(run, cell, BEST, rounds[0]))
-        if gap is None:
-            return None
-        return prefixed(f"from round {rounds[0]} to round {rounds[-1]}", judge_above(gap, "m"))
-
-    return _each(judge)
+    return joint([(labels("clip_only", "targeted_uniform"), gap, "m", -CLOSE_METRES)])
 
 
 # ------------------------------------------------------------------------------------------------- leakage
 def _beyond_slices(run: Run, dataset: str) -> Judgement | None:
     cell = Cell(dataset, "none", "0")
     gap = error_gap(run, (cell, Reading(view="slices")), (cell, BEST))
-    return _joint([(f"{VIEWS['slices']} over {VIEWS['all']}", gap, "m", 0.0)])
+    return joint([(f"{VIEWS['slices']} over {VIEWS['all']}", gap, "m", 0.0)])
 
 
 def _clipping_leaks(run: Run, dataset: str) -> Judgement | None:
     cell = Cell(dataset, "clip_only", "0")
     gap = error_gap(run, (cell, Reading("constant")), (cell, BEST))
-    return _joint([(f"{ATTACKERS['constant']} over {ATTACKERS['best']}", gap, "m", 0.0)])
+    return joint([(f"{ATTACKERS['constant']} over {ATTACKERS['best']}", gap, "m", 0.0)])
 
 
 def _mean_gap(found: Sequence[dict[str, float]]) -> MeanInterval | None:
@@ -234,9 +238,19 @@ def _mean_gap(found: Sequence[dict[str, float]]) -> MeanInterval | None:
     return mean_and_interval(means) if means else None
 
 
-def _over_cells(run: Run, cells: Sequence[Cell], first: Reading, second: Reading) -> Judgement | None:
-    """Whether the first reading's error is the larger one, on average over the cells that have both."""
-    gaps = [(cell, seed_gaps(run, (cell, first), (cell, second))) for cell in cells]
+def over_cells(
+    run: Run, cells: Sequence[Cell], first: Reading, second: Reading, name: str = "rmse"
+) -> Judgement | None:
+    """Whether the first reading's error is the larger one, on average over the cells that have both.
+
+    Args:
+        run: whose records.
+        cells: the defences.
+        first: what is read of each, with the larger error as claimed.
+        second: with the smaller one.
+        name: ``rmse`` or ``median``.
+    """
+    gaps = [(cell, seed_gaps(run, (cell, first), (cell, second), name=name)) for cell in cells]
     found = [(cell, gap) for cell, gap in gaps if gap]
     mean = _mean_gap([gap for _cell, gap in found])
     if mean is None:
@@ -252,7 +266,7 @@ def _averaging_helps(run: Run, dataset: str, multiplier: str) -> Judgement | Non
         return None
     names = [name for name in methods_of(run, dataset, multiplier) if name not in FREE]
     cells = [Cell(dataset, name, multiplier) for name in names]
-    judged = _over_cells(run, cells, BEST, Reading(uploads=averaged[-1]))
+    judged = over_cells(run, cells, BEST, Reading(uploads=averaged[-1]))
     if judged is None:
         return None
     return prefixed(f"one update over the mean of {averaged[-1]}", judged)
@@ -262,7 +276,7 @@ def _sum_hides(run: Run, dataset: str) -> Judgement | None:
     sums = [text for text in uploads_of(run, dataset) if text.startswith("sum")]
     if not sums:
         return None
-    judged = _over_cells(run, cells_of(run, dataset), Reading(uploads=sums[-1]), BEST)
+    judged = over_cells(run, cells_of(run, dataset), Reading(uploads=sums[-1]), BEST)
     if judged is None:
         return None
     return prefixed(f"the sum of {sums[-1].removeprefix('sum')} over one update", judged)
@@ -316,10 +330,10 @@ def _no_formal_protection(run: Run, dataset: str) -> Judgement | None:
     return Judgement(text, "holds" if low > FORMAL else "does not hold", low, (low, high), "ε")
 
 
-targeted_does_not_protect = _each(targeted_leaves_what_clipping_leaves)
-uploads_leak_beyond_slices = _whole(_beyond_slices, "no defence")
-clipping_leaves_leakage = _whole(_clipping_leaks)
-averaging_helps = _each(_averaging_helps)
-sum_hides_more = _whole(_sum_hides, "all ν")
-audits_stay_below = _whole(_audits, "all ν")
-no_formal_protection = _whole(_no_formal_protection, "all ν")
+targeted_does_not_protect = each(targeted_leaves_what_clipping_leaves)
+uploads_leak_beyond_slices = whole(_beyond_slices, "no defence")
+clipping_leaves_leakage = whole(_clipping_leaks)
+averaging_helps = each(_averaging_helps)
+sum_hides_more = whole(_sum_hides, "all ν")
+audits_stay_below = whole(_audits, "all ν")
+no_formal_protection = whole(_no_formal_protection, "all ν")

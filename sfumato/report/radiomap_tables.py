@@ -137,14 +137,30 @@ def errors(run: Run, cell: Cell, reading: Reading, round_: str = "", name: str =
     return by_seed([record for record in records if record.levels.get("round") == chosen], name)
 
 
-def seed_gaps(run: Run, first: tuple[Cell, Reading], second: tuple[Cell, Reading]) -> dict[str, float]:
+def seed_gaps(
+    run: Run,
+    first: tuple[Cell, Reading],
+    second: tuple[Cell, Reading],
+    other: Run | None = None,
+    name: str = "rmse",
+) -> dict[str, float]:
     """Seed -> error of the first less that of the second in metres, over the seeds that both have.
 
-    Both are taken at the last round that both have; where they share none, each at its own last.
+    Both are taken at the last round that both have; where they share none, each at its own last, but nothing from two runs.
+
+    Args:
+        run: whose records.
+        first: what is compared.
+        second: with what.
+        other: the run of the second; None for the same.
+        name: ``rmse`` or ``median``.
     """
-    rounds = [rounds_of(read(run, *one)) for one in (first, second)]
-    last = next((name for name in reversed(rounds[0]) if name in rounds[1]), "")
-    one, two = errors(run, *first, last), errors(run, *second, last)
+    beside = run if other is None else other
+    attacked = rounds_of(read(beside, *second))
+    last = next((place for place in reversed(rounds_of(read(run, *first))) if place in attacked), "")
+    if other is not None and not last:
+        return {}
+    one, two = errors(run, *first, last, name), errors(beside, *second, last, name)
     return {seed: one[seed] - two[seed] for seed in one if seed in two}
 
 

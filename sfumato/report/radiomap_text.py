@@ -16,7 +16,7 @@ from sfumato.records import MeanInterval
 from sfumato.report.radiomap_tables import DefenceRow
 from sfumato.report.study import Run
 from sfumato.report.text import NOTHING, markdown_table, table
-from sfumato.report.vocabulary import MINUS, dataset_label, method
+from sfumato.report.vocabulary import MINUS, dataset_label, method, signed
 
 BEGIN, END = "<!-- radiomap:begin -->", "<!-- radiomap:end -->"
 MARKERS = (BEGIN, END)
@@ -42,6 +42,18 @@ def spread(mean: MeanInterval | None, digits: int) -> str:
         return NOTHING
     text = f"{mean.mean:.{digits}f}".replace("-", MINUS)
     return text if mean.half_width is None else f"{text} ± {mean.half_width:.{digits}f}"
+
+
+def change(gap: MeanInterval | None, digits: int) -> str:
+    """A difference with its sign, half of its 95 % interval and so many decimals.
+
+    >>> change(MeanInterval(-1.26, 0.3, 5), 1), change(None, 1)
+    ('−1.3 ± 0.3', '–')
+    """
+    if gap is None:
+        return NOTHING
+    half = "" if gap.half_width is None else f" ± {gap.half_width:.{digits}f}"
+    return f"{signed(gap.mean, digits)}{half}"
 
 
 def defence_lines(rows: Sequence[DefenceRow]) -> list[list[str]]:

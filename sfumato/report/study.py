@@ -85,8 +85,18 @@ class Run:
     @property
     def sweep(self) -> tuple[str, str] | None:
         """What was varied and to what, or None for a base run."""
-        match = _SWEEP.fullmatch(self.variant)
+        match = _SWEEP.fullmatch(self.change)
         return (match[1], match[2]) if match else None
+
+    @property
+    def change(self) -> str:
+        """The variant's name without the system's, which a profile of several systems may put before it.
+
+        >>> run = Run("medium", "radiomap", "radiomap_circular", {})
+        >>> run.change, run.sweep
+        ('circular', None)
+        """
+        return self.variant.removeprefix(f"{self.system}_")
 
     def setting(self, name: str) -> float | None:
         """The value of a swept setting in this run, where known."""

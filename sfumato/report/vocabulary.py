@@ -70,6 +70,16 @@ ATTACKERS = {
 """Those who locate the transmitter; the first two are choices among the regressors."""
 VIEWS = {"all": "all weights", "slices": "transmitter’s weights"}
 """Which weights of an update an attacker reads."""
+RADIOMAP_VARIANTS = {
+    "circular": "circular padding instead of zeros",
+    "reflect": "reflect padding instead of zeros",
+    "margin": "a loss that ignores the map’s margin",
+    "circular_margin": "circular padding, and a loss that ignores the map’s margin",
+    "sgd": "plain SGD on the clients instead of Adam",
+    "multiplier": "the same σ on every noised weight instead of the same energy",
+    "own": "every defence attacked at the weights of its own training",
+}
+"""Variants of a radio map run: the one thing in which each differs from the base run, in the report's order."""
 GAIN_COLOURS = (
     ("#f9fdcc", "#472a7a"),
     ("#e8f6b1", "#3f4889"),

@@ -29,9 +29,10 @@ def bound_of(call: Call, method: Method, epsilon: float) -> AuditBound:
     confidence = round(1 - len(found) * (1 - float(best.values["confidence"] or 0.0)), 12)
     times = int(best.values["releases"] or 1)
     seen = "messages" if times == 1 else f"series of {times} messages"
+    both = ", features and label alike" if call.params.modulated.client.labels == "private" else ""
     return AuditBound(
         float(best.values["epsilon_lower"] or 0.0),
         confidence,
-        f"likelihood ratio of {best.values['runs']} {seen} of either of two samples at the two ends of the domain, "
+        f"likelihood ratio of {best.values['runs']} {seen} of either of two samples at the two ends of the domain{both}, "
         f"{best.levels['pair']} the directions",
     )

@@ -26,7 +26,7 @@ PRICED = (
 
 
 def run(call: command.Call) -> None:
-    """Price the uploads of every defence and multiplier at the seed that costs most, audit one upload, write the statements."""
+    """Price every defence and multiplier at the seed that costs a client most, audit one upload, write the statements."""
     from sfumato import artifacts, records
     from sfumato.radiomap.preparation import multiplier_text
     from tasks.radiomap import cells
@@ -37,7 +37,7 @@ def run(call: command.Call) -> None:
         recorded = artifacts.read_json(call.root / "data/events/radiomap/train" / name)["cells"]
         for nu in cells.multipliers_of(call, method):
             text = multiplier_text(nu)
-            seed, defence = _costliest(call, method, nu)
+            seed, defence = _costliest(call, method, nu, recorded)
             cell = recorded[f"{text}/{seed}"]
             levels = {"dataset": call.options["dataset"], "method": method, "multiplier": text}
             values, bound = _values(call, defence, cell, recorded.get("low_epsilon", {}))
@@ -50,8 +50,14 @@ def run(call: command.Call) -> None:
     artifacts.write_json(call.path("metrics", "account", ".json"), document)
 
 
-def _costliest(call: command.Call, method: str, nu: float) -> tuple[str, Any]:
-    """The seed whose defence promises least, and that defence; the first where none promises anything."""
+def _costliest(call: command.Call, method: str, nu: float, recorded: Any) -> tuple[str, Any]:
+    """The seed in which all uploads of one client cost most together, and its defence; who sends most differs by seed.
+
+    Without a promise it is the seed in which one client sent most.
+    """
+    import math
+
+    from sfumato.radiomap.preparation import multiplier_text
     from sfumato.radiomap.pricing import promise_of, why_no_epsilon
     from tasks.radiomap import cells
 
@@ -59,7 +65,9 @@ def _costliest(call: command.Call, method: str, nu: float) -> tuple[str, Any]:
     for seed, streams in cells.streams_of(call).items():
         model = cells.model_of(call, streams)
         defence = cells.defence_of(call, method, nu, cells.public_of(call, seed), cells.partition_of(model))
-        found.append((0.0 if why_no_epsilon(defence) else promise_of(defence).mu, seed, defence))
+        mu = 1.0 if why_no_epsilon(defence) else promise_of(defence).mu
+        uploads = recorded[f"{multiplier_text(nu)}/{seed}"]["uploads"]
+        found.append((mu * math.sqrt(uploads), seed, defence))
     _mu, seed, defence = max(found, key=lambda entry: entry[0])
     return seed, defence
 

@@ -10,7 +10,7 @@ from tasks import command
 LEVELS = ["dataset", "method", "multiplier", "seed", "round", "view", "uploads", "attacker"]
 TOLERANCES = {"rmse": 15.0, "median": 15.0, "half_width": 10.0}
 AT = "clip_only"
-"""The defence at whose weights all are attacked, so that their differences are paired."""
+"""The defence at whose weights all are attacked unless each has its own, so that their differences are paired."""
 
 
 def run(call: command.Call) -> None:
@@ -19,9 +19,7 @@ def run(call: command.Call) -> None:
     from tasks.radiomap import cells
 
     maps = cells.load_maps(cells.prepared_path(call))
-    models = artifacts.read_npz(
-        call.root / "data/models/radiomap/train" / f"{call.options['dataset']}-{AT}.npz"
-    )
+    models = _models(call, AT)
     every, found = cells.streams_of(call), list[records.Record]()
     guesses: dict[str, Any] = {}
     for number, (seed, streams) in enumerate(every.items()):
@@ -40,34 +38,64 @@ def _of_seed(
     call: command.Call, maps: Any, models: Any, seed: str, streams: Any, guesses: dict[str, Any]
 ) -> Iterator[Any]:
     """Records of one seed; fills in where the first victim is put under each defence."""
+    from tasks.radiomap import cells
+
+    public, partition = cells.public_of(call, seed), cells.partition_of(cells.model_of(call, streams))
+    own = call.params.radiomap.attack.trajectory == "own"
+    shared = None if own else _sides(call, maps, models, f"0/seed{seed}", streams)
+    for method in call.params.radiomap.grid.defences:
+        for nu in cells.multipliers_of(call, method):
+            levels = _levels(call, method, nu, seed)
+            sides = shared
+            if sides is None:
+                cell = f"{levels['multiplier']}/seed{seed}"
+                sides = _sides(call, maps, _models(call, method), cell, streams)
+            defence = cells.defence_of(call, method, nu, public, partition)
+            yield from _of_defence(defence, sides, levels, streams, guesses)
+    if shared is not None:
+        yield from _known_map(call, cells.part_of(call, maps, "clients"), shared, models, seed, streams)
+
+
+def _sides(call: command.Call, maps: Any, models: Any, cell: str, streams: Any) -> dict[int, tuple[Any, Any]]:
+    """Round -> undefended updates of the attacker and of the victims at the weights of one training."""
     from sfumato.radiomap.attacked import make_updates
     from tasks.radiomap import cells
 
     attack, model = call.params.radiomap.attack, cells.model_of(call, streams)
-    public, partition, local = cells.public_of(call, seed), cells.partition_of(model), cells.local_of(call)
-    shadow_maps = cells.part_of(call, maps, "shadow")
-    victim_maps = cells.part_of(call, maps, "clients")
-    per_upload = call.params.radiomap.train.maps_per_upload
+    shadow, victims = (cells.part_of(call, maps, part) for part in ("shadow", "clients"))
+    shared = (call.params.radiomap.train.maps_per_upload, cells.local_of(call), streams)
     sides: dict[int, tuple[Any, Any]] = {}
     for number in sorted(attack.rounds):
-        weights = _weights(models, seed, number)
-        shared = (per_upload, local, streams)
+        weights = _weights(call, models, cell, number)
         sides[number] = (
-            make_updates(model, weights, shadow_maps, attack.shadow_uploads, *shared, "shadow"),
-            make_updates(model, weights, victim_maps, attack.client_uploads, *shared, "victims"),
+            make_updates(model, weights, shadow, attack.shadow_uploads, *shared, "shadow"),
+            make_updates(model, weights, victims, attack.client_uploads, *shared, "victims"),
         )
-    for method in call.params.radiomap.grid.defences:
-        for nu in cells.multipliers_of(call, method):
-            defence = cells.defence_of(call, method, nu, public, partition)
-            levels = _levels(call, method, nu, seed)
-            yield from _of_defence(defence, sides, levels, streams, guesses)
-    yield from _known_map(call, victim_maps, sides, models, seed, streams)
+    return sides
 
 
-def _weights(models: Any, seed: str, number: int) -> Any:
-    """The weights with which a round begins; those of the last one are the trained model's."""
-    name = f"0/seed{seed}/round{number}"
-    return models[name if name in models else f"0/seed{seed}/final"]
+def _models(call: command.Call, method: str) -> Any:
+    """The arrays that training under a defence kept."""
+    from sfumato import artifacts
+
+    name = f"{call.options['dataset']}-{method}.npz"
+    return artifacts.read_npz(call.root / "data/models/radiomap/train" / name)
+
+
+def _weights(call: command.Call, models: Any, cell: str, number: int) -> Any:
+    """The weights with which a round begins; those after the last one are the trained model's.
+
+    Raises:
+        SfumatoError: if training kept none of that round.
+    """
+    from sfumato.errors import SfumatoError
+
+    name = f"{cell}/final" if number == call.params.radiomap.train.rounds else f"{cell}/round{number}"
+    if name not in models:
+        raise SfumatoError(
+            f"training kept no weights {name!r}; allowed are the rounds of radiomap.attack.rounds that it was run with."
+        )
+    return models[name]
 
 
 def _levels(call: command.Call, method: str, nu: float, seed: str) -> dict[str, str]:
@@ -136,7 +164,13 @@ def _known_map(
     last, model = max(sides), cells.model_of(call, streams)
     public, partition = cells.public_of(call, seed), cells.partition_of(model)
     candidates = Candidates(
-        model, _weights(models, seed, last), maps, cells.local_of(call), cells.link_of(call), streams
+        model,
+        _weights(call, models, f"0/seed{seed}", last),
+        maps,
+        cells.local_of(call),
+        cells.link_of(call),
+        streams,
+        cells.encoding_of(call),
     )
     every = {
         (method, nu): cells.defence_of(call, method, nu, public, partition)
@@ -153,7 +187,6 @@ def _pictures(call: command.Call, maps: Any, guesses: dict[str, Any]) -> dict[st
     """The first victim's map, what the models of the first seed draw of it, and where it is thought to be."""
     import numpy as np
 
-    from sfumato import artifacts
     from sfumato.radiomap.encoding import decode
     from sfumato.radiomap.federated import all_pairs, draw_sessions
     from sfumato.radiomap.references import predictions
@@ -171,17 +204,16 @@ def _pictures(call: command.Call, maps: Any, guesses: dict[str, Any]) -> dict[st
     model = cells.model_of(call, streams)
     for name in guesses:
         method, text = name.split("/")
-        path = call.root / "data/models/radiomap/train" / f"{call.options['dataset']}-{method}.npz"
-        load_flat(model, artifacts.read_npz(path)[f"{text}/seed{seed}/final"])
+        load_flat(model, _models(call, method)[f"{text}/seed{seed}/final"])
         drawn.append(predictions(model, maps, pair)[0].reshape(maps.size, maps.size))
     place, which = int(pair[0, 0]), int(pair[0, 1])
     return {
         "heights": maps.heights[place],
         "free": maps.free[place],
-        "truth": decode(maps.radio[place, which]),
+        "truth": decode(maps.radio[place, which], cells.encoding_of(call)),
         "transmitter": maps.transmitters[place, which],
         "names": np.array(list(guesses)),
-        "predictions": decode(np.clip(np.stack(drawn), 0.0, 1.0)),
+        "predictions": decode(np.clip(np.stack(drawn), 0.0, 1.0), cells.encoding_of(call)),
         "guesses": np.stack(list(guesses.values())) / maps.cell - 0.5,
         "cell": np.array(maps.cell),
     }

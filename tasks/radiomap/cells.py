@@ -12,6 +12,7 @@ from sfumato import artifacts
 from sfumato.errors import SfumatoError
 from sfumato.radiomap.allocator import AllocatorSettings
 from sfumato.radiomap.client import LocalTraining
+from sfumato.radiomap.encoding import CITY, RADIO_MAP_SEER, Encoding
 from sfumato.radiomap.federated import FederationPlan
 from sfumato.radiomap.fits import Federation
 from sfumato.radiomap.maps import MapSet
@@ -62,6 +63,11 @@ def part_of(call: Call, maps: MapSet, part: str) -> MapSet:
     if call.options["dataset"] == "radiomapseer":
         return maps.of_cities((SPLITS[part],))
     return maps.of_cities(getattr(call.params.radiomap.maps, part))
+
+
+def encoding_of(call: Call) -> Encoding:
+    """What one unit of the maps' path gain is."""
+    return RADIO_MAP_SEER if call.options["dataset"] == "radiomapseer" else CITY
 
 
 def streams_of(call: Call) -> dict[str, Streams]:

@@ -18,7 +18,7 @@ FIXED_NOISE = ("uniform", "static_optimal", "shaped")
 def run(call: command.Call) -> None:
     """Train at every noise multiplier and seed; keep the models, the curves and what one client recorded."""
     from sfumato import artifacts, records
-    from sfumato.radiomap.fits import curve_rows, fit, fit_values
+    from sfumato.radiomap.fits import curve_rows, fit, fit_values, uploads_of
     from sfumato.radiomap.preparation import multiplier_text
     from tasks.radiomap import cells
 
@@ -44,9 +44,10 @@ def run(call: command.Call) -> None:
             for number, weights in history.weights.items():
                 arrays[f"{text}/seed{seed}/round{number}"] = weights
             arrays[f"{text}/seed{seed}/predicted"] = _predicted(model, history.final, federation.validation)
-            events[f"{text}/{seed}"] = _recorded(history, defence)
+            events[f"{text}/{seed}"] = _recorded(uploads_of(history), defence)
             command.progress(len(found), len(multipliers) * len(every), f"trained with {method}", every=1)
-    events |= _at_low_epsilon(call, method, federation)
+    if method in FIXED_NOISE:
+        events["low_epsilon"] = _at_low_epsilon(call, method, federation, events)
     artifacts.write_npz(call.path("models", "train", ".npz"), arrays)
     artifacts.write_csv(call.path("plots", "train", ".csv"), COLUMNS, rows)
     recorded = {"system": "radiomap", "step": "train", "cells": events}
@@ -55,13 +56,12 @@ def run(call: command.Call) -> None:
     artifacts.write_json(call.path("metrics", "train", ".json"), document)
 
 
-def _recorded(history: Any, defence: Any) -> dict[str, Any]:
+def _recorded(counts: dict[int, int], defence: Any) -> dict[str, Any]:
     """What the client that uploaded most often recorded, and how many uploads there were."""
     from sfumato.ledger import EventLedger
-    from sfumato.radiomap.fits import uploads_of
     from sfumato.radiomap.pricing import upload_event
 
-    counts, ledger = uploads_of(history), EventLedger()
+    ledger = EventLedger()
     for _upload in range(max(counts.values(), default=0)):
         ledger.record(upload_event(defence))
     return {
@@ -71,30 +71,29 @@ def _recorded(history: Any, defence: Any) -> dict[str, Any]:
     }
 
 
-def _at_low_epsilon(call: command.Call, method: str, federation: Any) -> dict[str, Any]:
+def _at_low_epsilon(
+    call: command.Call, method: str, federation: Any, events: dict[str, Any]
+) -> dict[str, Any]:
     """What the first seed's model is worth with so much noise that a client's uploads together cost epsilon 10."""
     from sfumato.errors import SfumatoError
-    from sfumato.radiomap.fits import decibels_of, fit, uploads_of
+    from sfumato.radiomap.fits import decibels_of, fit
     from sfumato.radiomap.pricing import nu_for_epsilon
     from tasks.radiomap import cells
 
-    if method not in FIXED_NOISE:
-        return {}
     seed, streams = next(iter(cells.streams_of(call).items()))
     model, public = cells.model_of(call, streams), cells.public_of(call, seed)
     partition, delta = cells.partition_of(model), call.params.privacy.delta
+    # The schedule is the same under every defence of a seed.
+    uploads = next(cell["uploads"] for name, cell in events.items() if name.endswith(f"/{seed}"))
     unit: Any = cells.defence_of(call, method, 1.0, public, partition)
-    once = fit(model, federation, public, unit, streams)
-    uploads = max(uploads_of(once).values())
     nu = nu_for_epsilon(unit, 1.0, LOW_EPSILON, delta, uploads)
     found: dict[str, Any] = {"multiplier": nu, "epsilon": LOW_EPSILON, "uploads": uploads}
     try:
         drowned: Any = cells.defence_of(call, method, nu, public, partition)
-        last = fit(model, federation, public, drowned, streams).rounds[-1].validation_mse
-        found["validation_db"] = decibels_of(last)
+        found["validation_db"] = decibels_of(fit(model, federation, public, drowned, streams).validation_mse)
     except SfumatoError as error:
         found |= {"validation_db": None, "reason": str(error)}
-    return {"low_epsilon": found}
+    return found
 
 
 def _predicted(model: Any, weights: Any, validation: Any) -> Any:

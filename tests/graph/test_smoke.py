@@ -73,6 +73,7 @@ DIVERGENCE_ALONE = {
         "membership": {"datasets": [], "blocks": []},
     },
     "modulated": {"grid": {"datasets": []}, "attack": {"datasets": []}},
+    "radiomap": {"grid": {"datasets": []}},
 }
 
 
@@ -108,7 +109,7 @@ def test_plain_dvc_has_nothing_left_to_do_after_the_flow(small: Path) -> None:
 @pytest.mark.slow
 def test_the_flow_runs_every_system(repository: Path) -> None:
     page = (repository / "report/index.html").read_text()
-    for name in ("modulated", "divergence"):
+    for name in ("modulated", "divergence", "radiomap"):
         assert f'<section id="{name}">' in page
     statement = (repository / "data/statements/modulated/generated/one_shot-5.txt").read_text()
     assert "replaced by any other" in " ".join(statement.split())
@@ -183,6 +184,7 @@ def test_a_change_of_the_library_runs_its_stages_again(repository: Path) -> None
     assert "sfumato/topk" in done.stdout
 
 
+NO_RADIOMAP = "radiomap.grid.datasets=[]"
 NO_DIVERGENCE = (
     "divergence.grid.datasets=[]",
     "divergence.timeline.datasets=[]",
@@ -200,6 +202,7 @@ RELEASE = (
     "modulated.grid.datasets=[]",
     "modulated.attack.datasets=[]",
     *NO_DIVERGENCE,
+    NO_RADIOMAP,
 )
 
 
@@ -235,6 +238,7 @@ MODULATED_RELEASE = (
     "modulated.train.step_sizes=[1.0]",
     "modulated.attack.datasets=[]",
     *NO_DIVERGENCE,
+    NO_RADIOMAP,
 )
 
 
@@ -266,6 +270,7 @@ DIVERGENCE_RELEASE = (
     "divergence.train.drift_shares=[0.5]",
     "divergence.timeline.datasets=[]",
     "divergence.attack.datasets=[]",
+    NO_RADIOMAP,
 )
 
 

@@ -340,6 +340,7 @@ def test_release_mode_takes_no_seeds() -> None:
                 "timeline": {"datasets": []},
                 "attack": {"datasets": []},
             },
+            "radiomap": {"grid": {"datasets": []}},
         },
     )
     assert parse(changed).topk.grid.seeds is None

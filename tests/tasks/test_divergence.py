@@ -42,6 +42,7 @@ RELEASE = {
         "timeline": {"datasets": []},
         "attack": {"datasets": []},
     },
+    "radiomap": {"grid": {"datasets": []}},
 }
 
 

@@ -40,6 +40,7 @@ RELEASE = {
     "privacy": {"mode": "release", "budget_epsilon": 5.5},
     "topk": {"grid": {"datasets": [], "references": []}, "audit": {"datasets": []}},
     "divergence": {"grid": {"datasets": []}, "timeline": {"datasets": []}, "attack": {"datasets": []}},
+    "radiomap": {"grid": {"datasets": []}},
     "modulated": {
         "grid": {"methods": ["one_shot"], "seeds": None},
         "train": {"step_sizes": [1.0], "clip_norms": [0.1]},
@@ -104,7 +105,33 @@ def test_the_steps_leave_documents_models_events_and_statements(root: Path) -> N
         artifacts.read_json(root / "data/metrics/modulated/attack/generated.json")
     )
     assert {record.levels["messages"] for record in attacks} == {"1", "2"}
+    assert not [name for record in attacks for name in record.values if name.startswith("label")]
+    assert "features and label alike" not in statement["audit"]["reason"]
     assert not (root / "ledger").exists()
+
+
+def test_private_labels_are_attacked_and_their_joint_release_is_audited(root: Path) -> None:
+    private = {"modulated": {"client": {"labels": "private"}, "grid": {"methods": ["one_shot"]}}}
+    call = _call(root, _params(private))
+    for step in (train, attack, account):
+        step.run(call)
+    attacks = artifacts.read_json(root / "data/metrics/modulated/attack/generated.json")
+    assert attacks["tolerances"]["label_mse"] > 0
+    found = records.from_document(attacks)
+    assert {record.levels["attack"] for record in found} >= {"linear_unbiased", "maximum_likelihood"}
+    for record in found:
+        values = record.values
+        assert float(values["label_mse_low"] or 0) <= float(values["label_mse"] or 0)
+        assert float(values["label_floor"] or 0) > float(values["label_floor_bayes"] or 0) > 0
+        # Without weight and shrinkage features and label have the same noise.
+        if record.levels["method"] == "no_modulation":
+            assert values["label_floor"] == pytest.approx(float(values["floor"] or 0) / 8)
+    folder = root / "data/statements/modulated/generated"
+    statement = artifacts.read_json(folder / "one_shot-5.json")
+    assert 0 < statement["audit"]["epsilon_lower"] <= 5
+    assert "two ends of the domain, features and label alike" in statement["audit"]["reason"]
+    text = " ".join((folder / "one_shot-5.txt").read_text().split())
+    assert f"epsilon is at least {statement['audit']['epsilon_lower']:.4g} with 90% confidence" in text
 
 
 def test_the_same_seeds_give_the_same_bytes(root: Path) -> None:

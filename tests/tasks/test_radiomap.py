@@ -10,6 +10,7 @@ import pytest
 from sfumato import artifacts, records
 from sfumato.errors import SfumatoError
 from sfumato.params import Params, merged, parse, read_yaml
+from sfumato.radiomap.defences import uniform
 from tasks.command import Call
 from tasks.radiomap import account, attack, cells, prepare, train, warmup
 
@@ -165,3 +166,30 @@ def test_release_mode_is_refused_since_the_clients_live_on_public_maps() -> None
     }
     with pytest.raises(SfumatoError, match=r"radiomap\.grid\.datasets is \['city_maps'\] in release mode"):
         _params(off)
+
+
+def test_what_is_priced_is_the_seed_in_which_all_uploads_of_a_client_cost_most(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """At the same noise in both it is the one in which a client sent more."""
+    call = _call(ROOT)
+    call = Call(_params({"radiomap": {"grid": {"seeds": [0, 1]}}}), call.root, call.system, call.options)
+    monkeypatch.setattr(cells, "public_of", lambda *_given: None)
+    monkeypatch.setattr(
+        cells, "defence_of", lambda _call, _method, nu, _public, partition: uniform(partition, nu, 1.0)
+    )
+    for most in (0, 1):
+        recorded = {f"3/{seed}": {"uploads": 9 if seed == most else 8} for seed in (0, 1)}
+        seed, _defence = account._costliest(call, "uniform", 3.0, recorded)
+        assert seed == str(most)
+
+
+def test_weights_that_training_did_not_keep_are_not_taken_from_another_round() -> None:
+    call = _call(ROOT)
+    models = {"0/seed0/round1": "first", "0/seed0/final": "last"}
+    assert attack._weights(call, models, "0/seed0", 1) == "first"
+    assert attack._weights(call, models, "0/seed0", 2) == "last"
+    with pytest.raises(SfumatoError, match="kept no weights '0/seed0/round0'; allowed are the rounds"):
+        attack._weights(call, models, "0/seed0", 0)
+    with pytest.raises(SfumatoError, match="kept no weights '3/seed0/final'"):
+        attack._weights(call, models, "3/seed0", 2)

@@ -34,6 +34,7 @@ RELEASE = {
     },
     "modulated": {"grid": {"datasets": []}, "attack": {"datasets": []}},
     "divergence": {"grid": {"datasets": []}, "timeline": {"datasets": []}, "attack": {"datasets": []}},
+    "radiomap": {"grid": {"datasets": []}},
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from sfumato.datasets.radio_windows import Windows, draw_transmitters
 from sfumato.errors import SfumatoError
+from sfumato.radiomap import attacked
 from sfumato.radiomap.allocator import AllocatorSettings
 from sfumato.radiomap.attacked import (
     attack_average,
@@ -18,11 +20,13 @@ from sfumato.radiomap.attacked import (
     attack_secure_sum,
     defend,
     make_updates,
+    observed_state,
     sensitive_index,
     sum_records,
 )
 from sfumato.radiomap.candidates import Candidates, attack_known_maps
 from sfumato.radiomap.client import LocalTraining
+from sfumato.radiomap.encoding import RADIO_MAP_SEER
 from sfumato.radiomap.federated import FederationPlan
 from sfumato.radiomap.fits import Federation, curve_rows, deal, fit, fit_values, uploads_of
 from sfumato.radiomap.maps import MapSet, simulate
@@ -190,6 +194,82 @@ def test_averages_and_sums_are_attacked() -> None:
         "least",
         "constant",
     }
+
+
+@pytest.mark.parametrize("number", [0, 1, 2, 5])
+def test_a_defence_that_learns_is_attacked_in_the_state_that_it_has_when_the_round_begins(
+    number: int,
+) -> None:
+    """Its allocator is told how far the training is, and the first round has no releases to learn from."""
+    first = defence("adaptive_certified")
+    state: Any = observed_state(first, sides()[1], number, STREAMS)
+    assert state.round == number
+    assert (state.seen is None) == (number == 0)
+    assert np.array_equal(state.sigmas, first.sigmas) == (number == 0)
+
+
+@pytest.mark.parametrize("name", ["uniform", "shaped"])
+def test_who_reads_averages_is_told_the_noise_and_the_signal_of_the_averages(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Independent noise of levels s and 3 s leaves (1 + 9) s^2 / 4 in the mean; shaped noise is even where it is read."""
+    told: list[Any] = []
+    real = attacked.attack
+    monkeypatch.setattr(attacked, "attack", lambda *given: (told.append(given), real(*given))[1])
+    first = defend(defence(name), *sides(), 0, STREAMS)
+    other = defend(defence(name), *sides(), 1, STREAMS)
+    second = replace(other, sigmas=3.0 * other.sigmas)
+    attack_average([first, second], STREAMS, ["whitened_ridge"])
+    noise, shadow = told[0][3], told[0][0]
+    spread = first.defence.partition.spread(first.sigmas[0])
+    assert noise.variance == pytest.approx(2.5 * spread**2)
+    assert shadow.clean is not None
+    assert noise.signal.sum() == pytest.approx(shadow.clean.var(axis=0, dtype=np.float64).sum(), rel=1e-6)
+    if name == "shaped":
+        assert len(told) == 2
+        assert told[1][3].variance == pytest.approx(first.defence.sigma**2 / 2)  # type: ignore[attr-defined]
+
+
+def test_who_reads_sums_of_shaped_uploads_reads_them_where_their_noise_is_even(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told: list[Any] = []
+    real = attacked.attack_sums
+    monkeypatch.setattr(attacked, "attack_sums", lambda *given: (told.append(given), real(*given))[1])
+    made = defend(defence("shaped"), *sides(), 0, STREAMS)
+    found = attack_secure_sum(made, STREAMS, ["ridge", "whitened_ridge"])
+    shape, (ours, theirs, *_rest, noise, names) = made.defence.shape, told[1]  # type: ignore[attr-defined]
+    assert names == ["whitened_ridge"]
+    assert noise.variance == pytest.approx(made.defence.sigma**2)  # type: ignore[attr-defined]
+    assert ours.uploads[0] == pytest.approx(shape.power(made.shadow.uploads[0], -0.5), rel=1e-4, abs=1e-6)
+    assert theirs.uploads[0] == pytest.approx(shape.power(made.attacked.uploads[0], -0.5), rel=1e-4, abs=1e-6)
+    even = real(*told[1])
+    assert found.each["whitened_ridge"] == even.each["whitened_ridge"]
+    assert found.chosen == min(found.held_out, key=lambda name: found.held_out[name])
+    assert set(found.held_out) == set(found.each) == {"ridge", "whitened_ridge"}
+    assert set(attack_secure_sum(made, STREAMS, ["ridge"]).each) == {"ridge"}
+    assert set(attack_defended(made, STREAMS, names=["ridge"]).scores) == {"ridge"}
+
+
+def test_sessions_of_several_maps_are_held_out_with_all_that_share_one() -> None:
+    maps = world().of_cities(("shadow",))
+    made = make_updates(network(), prepared().public.weights, maps, 30, 2, LOCAL, STREAMS, "shadow")
+    for number in range(maps.count):
+        touching = (made.sessions[:, :, 0] == number).any(axis=1)
+        assert len(set(made.maps[touching].tolist())) <= 1
+
+
+def test_who_knows_the_map_simulates_it_in_the_victims_units() -> None:
+    """In RadioMapSeer's as well: the true cell then gives the very update."""
+    whole = world().of_cities(("clients",))
+    windows = Windows(whole.heights, whole.city, whole.cities, whole.corner, CELL)
+    maps = simulate(windows, whole.transmitters, Link(), RADIO_MAP_SEER)
+    weights = prepared().public.weights
+    made = make_updates(network(), weights, maps, 1, 1, LOCAL, STREAMS, "victims")
+    place, which = made.sessions[0, 0]
+    candidates = Candidates(network(), weights, maps, LOCAL, Link(), STREAMS, RADIO_MAP_SEER)
+    found = candidates.scene(int(place)).simulate(maps.transmitters[place, which][None].astype(np.int64))
+    assert np.array_equal(found[0], made.updates[0])
 
 
 @pytest.mark.slow

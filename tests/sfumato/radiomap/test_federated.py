@@ -20,6 +20,7 @@ from sfumato.radiomap.federated import (
     draw_sessions,
     federate,
     schedule,
+    session_groups,
 )
 from sfumato.radiomap.references import validation_mse
 from sfumato.radiomap.unet import TRANSMITTER, flat, load_flat
@@ -37,7 +38,7 @@ def _run(workers: int = 1, seed: int = 0, training: LocalTraining | None = None)
         clients,
         PLAN,
         Streams(seed),
-        Validation(model, maps, all_pairs(maps)),
+        Validation(model, maps, all_pairs(maps), all_pairs(maps)),
         workers,
         keep_weights=range(PLAN.rounds),
         keep_uploads=range(PLAN.rounds),
@@ -247,3 +248,26 @@ def test_more_pairs_than_there_are_cannot_be_drawn(per_round: int) -> None:
     maps = some_maps(count=3, size=8, per_map=2, blocks=1)
     with pytest.raises(SfumatoError, match="allowed is 1 to 6"):
         draw_sessions(maps, all_pairs(maps), 2, per_round, Streams(0).stream("sessions"))
+
+
+def test_sessions_of_one_map_are_grouped_by_it() -> None:
+    sessions = np.array([[[4, 0]], [[0, 1]], [[4, 2]]])
+    assert session_groups(sessions).tolist() == [4, 0, 4]
+
+
+@given(count=st.integers(1, 12), per_session=st.integers(1, 3), seed=st.integers(0, 200))
+def test_no_map_is_in_two_groups_of_sessions_and_no_group_could_be_split(
+    count: int, per_session: int, seed: int
+) -> None:
+    maps = np.random.default_rng(seed).integers(0, 15, (count, per_session))
+    groups = session_groups(np.stack([maps, np.zeros_like(maps)], axis=2))
+    for map_ in np.unique(maps):
+        assert len(set(groups[(maps == map_).any(axis=1)])) == 1
+    for group in np.unique(groups):
+        inside = np.flatnonzero(groups == group)
+        reached, grown = {int(inside[0])}, True
+        while grown:
+            seen = set(maps[sorted(reached)].reshape(-1).tolist())
+            wider = {int(row) for row in inside if seen & set(maps[row].tolist())}
+            grown, reached = wider != reached, wider
+        assert reached == set(inside.tolist())

@@ -88,7 +88,8 @@ def test_radiomapseer_becomes_a_map_set_with_nothing_on_buildings() -> None:
     [
         ("heights", np.zeros((4, 32, 31), np.float32), "heights have shape"),
         ("heights", np.zeros((4, 32, 32)), "float64"),
-        ("heights", np.full((4, 32, 32), -1.0, np.float32), "at least 0"),
+        ("heights", np.full((4, 32, 32), -1.0, np.float32), "allowed is 0 to 1000"),
+        ("heights", np.full((4, 32, 32), 2500.0, np.float32), "2500 m; allowed is 0 to 1000"),
         ("heights", np.full((4, 32, 32), np.inf, np.float32), "not finite"),
         ("heights", np.ones((4, 32, 32), np.float32), "inside of a building"),
         ("transmitters", np.zeros((4, 2), np.int16), "transmitters have"),

@@ -78,6 +78,8 @@ def test_the_text_says_who_is_trusted_what_one_record_is_and_what_is_assumed() -
         "a client's randomness: assumed its own",
         "priced at the least noise that the floor of 0.25 allows",
         "number of examples behind an upload, which is sent in the clear",
+        "a client sends nothing where its update is not finite, which is seen",
+        "norms and clipped shares of the updates in a training's curves",
     ):
         assert needed in text
 

@@ -94,8 +94,13 @@ def account_document(
 ATTACKS = ("linear_unbiased", "maximum_likelihood", "linear_posterior_mean", "exact_posterior_mean")
 
 
-def attack_document(ratios: Mapping[str, float] | None = None, half: float = 0.05) -> dict[str, Any]:
-    """Reconstructions on fair; ``ratios`` gives an attacker's error over its floor, 1.01 by default."""
+def attack_document(
+    ratios: Mapping[str, float] | None = None, half: float = 0.05, label_ratio: float | None = None
+) -> dict[str, Any]:
+    """Reconstructions on fair; ``ratios`` gives an attacker's error over its floor, 1.01 by default.
+
+    ``label_ratio`` is every attacker's error on private labels over its floor; None with public labels.
+    """
     records: list[Record] = []
     for name in ("one_shot", "no_modulation"):
         for attack in ATTACKS:
@@ -118,6 +123,17 @@ def attack_document(ratios: Mapping[str, float] | None = None, half: float = 0.0
                         "floor_known_phase": None,
                         "floor_known_phase_reason": "no attacker is unbiased",
                     }
+                    if label_ratio is not None:
+                        noise, bayes = 20.0 / float(epsilon), 0.2
+                        error = label_ratio * (bayes if "posterior" in attack else noise)
+                        values |= {
+                            "label_mse": error,
+                            "label_mse_low": 0.95 * error,
+                            "label_mse_high": 1.05 * error,
+                            "label_floor": noise,
+                            "label_floor_bayes": bayes,
+                            "label_prior_mse": 0.25,
+                        }
                     levels = {"dataset": "fair", "method": name, "attack": attack, "epsilon": epsilon}
                     records.append(Record({**levels, "messages": count}, values))
     return to_document("modulated", "attack", ["dataset", "method", "attack", "epsilon", "messages"], records)

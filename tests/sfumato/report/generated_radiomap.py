@@ -105,6 +105,7 @@ def attack_document(
     rise: float = RISE,
     dataset: str = DATASET,
     attackers: Sequence[str] = tuple(ATTACKERS),
+    variant: str = "",
 ) -> dict[str, Any]:
     """Errors of every attacker; ``slices`` are those of a reader of the transmitter's weights at the last round.
 
@@ -115,6 +116,7 @@ def attack_document(
         averaged, summed: what averages over four updates and sums of six add to the error.
         rise: from the first round to the last.
         attackers: of single updates, beside the constant guess.
+        variant: of the run; it changes the seeds' own parts.
     """
     narrow = {name: value + SLICES_ABOVE for name, value in metres.items()} if slices is None else slices
     records: list[Record] = []
@@ -124,11 +126,11 @@ def attack_document(
                 levels = {"dataset": dataset, "method": method, "multiplier": noise, "seed": str(seed)}
                 for index, number in enumerate(rounds):
                     late = rise * (1 - index / max(len(rounds) - 1, 1))
-                    shift = 3.0 * place - late + common(seed) + own(seed, method)
+                    shift = 3.0 * place - late + common(seed) + own(seed, method + variant)
                     here = {**levels, "round": str(number)}
                     records += _readers(here, level + shift, narrow[method] + shift, attackers)
                 last = {**levels, "round": str(rounds[-1])}
-                base = level + 3.0 * place + common(seed) + own(seed, method)
+                base = level + 3.0 * place + common(seed) + own(seed, method + variant)
                 records += _several(last, base, averaged, summed, method)
     return to_document("radiomap", "attack", ATTACK_LEVELS, records)
 
@@ -232,6 +234,38 @@ def run_with(*documents: dict[str, Any], profile: str = "quick", variant: str = 
 def full_run() -> Run:
     """A run with every kind of record."""
     return run_with(warmup_document(), train_document(), attack_document(), account_document())
+
+
+VARIANTS = {
+    "radiomap_own": tuple(METRES),
+    **dict.fromkeys(
+        ("radiomap_circular", "radiomap_reflect", "radiomap_margin", "radiomap_circular_margin"),
+        ("clip_only", "uniform"),
+    ),
+    "radiomap_multiplier": ("clip_only", "uniform", "targeted_uniform"),
+    "radiomap_sgd": ("clip_only", "uniform", "shaped"),
+}
+"""Variant of the medium profile -> its defences."""
+
+
+def variant_run(
+    variant: str,
+    metres: Mapping[str, float] | None = None,
+    utility: Mapping[str, float] | None = None,
+    seeds: Sequence[int] = SEEDS,
+    profile: str = "medium",
+    **attack: Any,
+) -> Run:
+    """A variant at one multiplier, attacked at the last round, with these figures of some defences in place of the base's."""
+    names = VARIANTS[variant]
+    db = {name: {**UTILITY, **(utility or {})}[name] for name in names}
+    errors = {name: {**METRES, **(metres or {})}[name] for name in names}
+    options: dict[str, Any] = {"rounds": [20], "rise": 0.0, "attackers": ["best"], **attack}
+    documents = (
+        train_document(db, ["3"], seeds),
+        attack_document(errors, ["3"], seeds, variant=variant, **options),
+    )
+    return run_with(*documents, profile=profile, variant=variant)
 
 
 def curve_rows(multipliers: Sequence[str] = ("1", "3"), steps: int = 6) -> tuple[dict[str, str], ...]:

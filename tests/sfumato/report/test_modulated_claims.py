@@ -205,6 +205,28 @@ def test_an_attack_below_the_floor_that_binds_it_refutes_the_floor(attack: str) 
     assert verdict(run, name) == "does not hold"
 
 
+def test_an_attack_on_a_private_label_below_its_floor_refutes_the_floor() -> None:
+    name = "no_attack_beats_its_floor/fair/quick"
+    assert verdict(generated.run_with(generated.attack_document(label_ratio=1.01)), name) == "holds"
+    run = generated.run_with(generated.attack_document(label_ratio=0.8))
+    assert verdict(run, name) == "does not hold"
+    assert "on the label" in by_id(run)[f"modulated_{name}"].judgement.measured
+
+
+def test_a_run_with_private_labels_is_judged_beside_the_base_and_not_in_its_place() -> None:
+    base = generated.run_with(generated.attack_document(), generated.audit_document(3.0))
+    private = generated.run_with(
+        generated.attack_document(label_ratio=0.8), generated.audit_document(5.1), variant="labels_private"
+    )
+    other = generated.run_with(generated.audit_document(5.1), variant="amplitude_2")
+    for claim in ("no_attack_beats_its_floor", "audit_stays_below_claim"):
+        runs = [base, private, other]
+        assert verdict(runs, f"{claim}/fair/quick") == "holds"
+        assert verdict(runs, f"{claim}/fair/labels_private/quick") == "does not hold"
+        assert "private labels" in by_id(*runs)[f"modulated_{claim}/fair/labels_private/quick"].data
+        assert not [place for place in by_id(*runs) if claim in place and "amplitude" in place]
+
+
 def test_many_intervals_are_widened_to_hold_together() -> None:
     # 0.94 of the floor with a half width of 0.05 lies below for one attack, but not for 24 of them jointly.
     row = attack_rows(generated.run_with(generated.attack_document()))[0]

@@ -150,6 +150,25 @@ def test_section_says_how_labels_are_treated(labels: str) -> None:
     assert ("for its features and label" in text) is (labels == "private")
 
 
+def test_attacks_on_private_labels_have_a_table_and_public_ones_none() -> None:
+    """Of the run on show and of a committed one; the maximum-likelihood attacker is the linear one there."""
+    train = generated_modulated.train_document()
+    shown = section(page_of(train, generated_modulated.attack_document(label_ratio=1.01)))
+    assert "Attacks on the private label: 24" in " ".join(shown.split())
+    assert "Attacks on the private label" not in section(
+        page_of(train, generated_modulated.attack_document())
+    )
+    long = generated_modulated.run_with(
+        train,
+        generated_modulated.attack_document(label_ratio=0.8),
+        profile="medium",
+        variant="labels_private",
+    )
+    html = section(build(Study(EMPTY, results=(long,))).html)
+    assert "Attacks on the private label: 24" in " ".join(html.split())
+    assert 'class="crossed"' in html
+
+
 # ------------------------------------------------------------------------------------------------- warnings
 @pytest.mark.slow
 def test_a_crossed_audit_and_an_error_below_its_floor_are_shown_in_red() -> None:
