@@ -14,6 +14,7 @@ from pydantic import AfterValidator, Field, model_validator
 from sfumato.params.drift import Drift
 from sfumato.params.fields import (
     Budget,
+    Confidence,
     Epsilons,
     OpenUnit,
     Positive,
@@ -128,7 +129,7 @@ class DivergenceAttack(Section):
     methods: Annotated[tuple[Literal["trusted_aggregator", "all_cells"], ...], AfterValidator(distinct)]
     epsilons: Epsilons
     runs: Annotated[int, Field(ge=100, le=10**8)]
-    confidence: OpenUnit
+    confidence: Confidence
 
 
 class Divergence(Section):

@@ -47,6 +47,8 @@ def plain_text(value: str) -> str:
 
 Positive = Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)]
 OpenUnit = Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)]
+Confidence = Annotated[float, Field(gt=0.5, le=1 - 1e-9, allow_inf_nan=False)]
+"""Of a bound that an audit states."""
 Ratio = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1, le=10**9)]
 Steps = Annotated[int, Field(ge=1, le=10**6)]

@@ -12,6 +12,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from sfumato.params.fields import (
+    Confidence,
     Count,
     Epsilons,
     OpenUnit,
@@ -96,7 +97,7 @@ class ModulatedAttack(Section):
         AfterValidator(distinct),
     ]
     audit_runs: Annotated[int, Field(ge=100, le=10**8)]
-    confidence: OpenUnit
+    confidence: Confidence
 
 
 class Modulated(Section):

@@ -10,7 +10,17 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from sfumato.params.fields import Count, OpenUnit, Positive, Section, Seeds, Steps, distinct, filled
+from sfumato.params.fields import (
+    Confidence,
+    Count,
+    OpenUnit,
+    Positive,
+    Section,
+    Seeds,
+    Steps,
+    distinct,
+    filled,
+)
 
 MapSource = Literal["city_maps", "radiomapseer"]
 City = Literal["munich", "florence", "etoile", "san_francisco"]
@@ -27,6 +37,19 @@ DefenceName = Literal[
 CERTIFIED: tuple[DefenceName, ...] = ("uniform", "static_optimal", "adaptive_certified", "shaped")
 """Defences whose every upload is a mechanism with an (epsilon, delta); the others have none."""
 Matching = Literal["energy", "multiplier"]
+
+
+def told_apart(values: tuple[float, ...]) -> tuple[float, ...]:
+    """The values, or ValueError where two are written alike in the names of cells.
+
+    >>> told_apart((1.0, 3.0))
+    (1.0, 3.0)
+    """
+    if len({f"{value:g}" for value in values}) != len(values):
+        raise ValueError("a list of numbers that differ in their first six digits")
+    return values
+
+
 Multiplier = Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)]
 Cities = Annotated[tuple[City, ...], AfterValidator(filled)]
 Weight = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
@@ -37,7 +60,7 @@ class RadiomapGrid(Section):
 
     datasets: Annotated[tuple[MapSource, ...], AfterValidator(distinct)]
     defences: Annotated[tuple[DefenceName, ...], AfterValidator(filled)]
-    multipliers: Annotated[tuple[Multiplier, ...], AfterValidator(filled)]
+    multipliers: Annotated[tuple[Multiplier, ...], AfterValidator(filled), AfterValidator(told_apart)]
     matching: Matching
     seeds: Seeds
 
@@ -133,7 +156,7 @@ class RadiomapAttack(Section):
     trajectory: Literal["shared", "own"]
     known_map_uploads: Annotated[int, Field(ge=0, le=10**4)]
     audit_runs: Annotated[int, Field(ge=100, le=10**8)]
-    confidence: OpenUnit
+    confidence: Confidence
 
 
 class Radiomap(Section):
@@ -163,6 +186,30 @@ class Radiomap(Section):
                 f"radiomap.attack.known_map_uploads is {self.attack.known_map_uploads} with {self.train.maps_per_upload} "
                 "maps_per_upload; allowed is 0, since that attacker simulates one map"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _the_network_fits_the_maps(self) -> Self:
+        maps = self.maps
+        if "city_maps" not in self.grid.datasets:
+            return self
+        if maps.cell != int(maps.cell) or maps.window % maps.cell or maps.window < 2 * maps.cell:
+            raise ValueError(
+                f"radiomap.maps.cell is {maps.cell:g}; allowed is a whole number of metres that divides the window of {maps.window} m "
+                "into 2 or more"
+            )
+        size, stride = maps.window // int(maps.cell), 2**self.network.levels
+        least = 2 * stride if self.network.padding == "reflect" else stride
+        if size % stride or size < least:
+            raise ValueError(
+                f"radiomap.network.levels is {self.network.levels} for maps of {size} cells a side with padding {self.network.padding}; "
+                f"allowed are maps of a multiple of {stride} cells, {least} at least"
+            )
+        for key, margin in (("maps.margin", maps.margin), ("train.loss_margin", self.train.loss_margin)):
+            if 2 * margin >= size:
+                raise ValueError(
+                    f"radiomap.{key} is {margin} for maps of {size} cells a side; allowed is at most {(size - 1) // 2}"
+                )
         return self
 
     @model_validator(mode="after")

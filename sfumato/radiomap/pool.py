@@ -52,7 +52,8 @@ def client_pool(clients: Mapping[int, RadioClient], workers: int) -> Generator[C
 
     Args:
         clients: by their number. For more than one worker everything in them has to be picklable.
-        workers: 1 is this process; more are new processes, which end with this one, however it ends.
+        workers: 1 is this process; more are new processes, which end with this one, however it ends. They import the
+            script that began it, which therefore has to do its work below ``if __name__ == "__main__":``.
 
     Raises:
         SfumatoError: if ``workers`` is no integer of at least 1.
@@ -92,8 +93,9 @@ class _Elsewhere:
             return [future.result() for future in running]
         except BrokenProcessPool as error:
             raise SfumatoError(
-                "a worker process ended before its client answered, perhaps for want of memory; allowed are workers that "
-                "fit, so take fewer."
+                "a worker process ended before its client answered, for want of memory or because the script that began it has no "
+                "`if __name__ == '__main__':`, which each worker needs to import it; allowed are workers that fit, so take fewer, "
+                "and such a script."
             ) from error
 
 

@@ -35,7 +35,7 @@ from sfumato.radiomap.defences import (
 from sfumato.radiomap.federated import all_pairs, draw_sessions, session_groups
 from sfumato.radiomap.maps import MapSet
 from sfumato.radiomap.partition import Partition
-from sfumato.radiomap.proxy import proxy_attacker
+from sfumato.radiomap.proxy import FOLDS, proxy_attacker
 from sfumato.radiomap.references import validation_mse
 from sfumato.radiomap.shaped import Shape, ShapedDefence, principal_shape
 from sfumato.radiomap.summary import describe_each
@@ -243,6 +243,22 @@ def _sessions(
     )
 
 
+def _held_out(sessions: NDArray[np.int64]) -> NDArray[np.int64]:
+    """(n,) the group of maps of each session, which is held out whole.
+
+    Raises:
+        SfumatoError: if sessions that share maps leave too few groups.
+    """
+    groups = session_groups(sessions)
+    count = len(np.unique(groups))
+    if count < FOLDS:
+        raise SfumatoError(
+            f"{len(sessions)} uploads of {sessions.shape[1]} shadow maps each leave {count} group{'s' if count > 1 else ''} of maps "
+            f"that share none; allowed are at least {FOLDS}: fewer maps per upload, fewer uploads or more shadow maps."
+        )
+    return groups
+
+
 def _costs(
     model: RadioUNet,
     shadow: MapSet,
@@ -275,7 +291,7 @@ def _train_allocators(
 ) -> tuple[dict[tuple[str, str], Trained], dict[tuple[str, str], FloatArray]]:
     """Both kinds for every multiplier, against one proxy."""
     positions = shadow.positions(sessions[:, 0])
-    proxy = proxy_attacker(clipped, positions, session_groups(sessions), partition)
+    proxy = proxy_attacker(clipped, positions, _held_out(sessions), partition)
     progress = np.linspace(0.0, 1.0, len(clipped))
     progress = progress[streams.stream("allocator", "progress").permutation(len(clipped))]
     own = describe_each(partition, clipped, clip_norm, progress)

@@ -26,7 +26,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import numpy as np
 import torch
@@ -36,6 +36,9 @@ from torch import Tensor
 from sfumato.errors import SfumatoError
 from sfumato.radiomap.allocation import FloatArray
 from sfumato.radiomap.partition import Partition
+
+FOLDS: Final = 3
+"""Groups of maps that are held out in turn; at least as many are needed."""
 
 # The last is so large that the attacker all but answers the mean: no noise makes it worse than that.
 RIDGES: tuple[float, ...] = (1e-3, 1e-1, 1e2)
@@ -137,7 +140,7 @@ def proxy_attacker(
     positions: NDArray[Any],
     maps: NDArray[Any],
     partition: Partition,
-    folds: int = 3,
+    folds: int = FOLDS,
     ridges: tuple[float, ...] = RIDGES,
 ) -> ProxyAttacker:
     """The proxy on shadow uploads, which are clipped and not noised.

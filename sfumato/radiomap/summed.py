@@ -121,7 +121,9 @@ def draw_sums(sessions: Sessions, summands: int, count: int, stream: RandomStrea
     parts = min(_PARTS, len(names))
     part_of = (stream.permutation(len(names)) % parts)[numbers]
     smallest = int(np.bincount(part_of, minlength=parts).min())
-    _check_summands(summands, smallest)
+    _check_summands(
+        summands, smallest, ", as many as that fifth of the maps has which has fewest: make more uploads"
+    )
     labels = np.arange(count) % parts
     rows = np.empty((count, summands), np.int64)
     for number, label in enumerate(labels):
@@ -130,9 +132,9 @@ def draw_sums(sessions: Sessions, summands: int, count: int, stream: RandomStrea
     return _sums(sessions, rows, labels)
 
 
-def _check_summands(summands: int, sessions: int) -> None:
+def _check_summands(summands: int, sessions: int, why: str = "") -> None:
     if not is_integer(summands) or not 1 <= summands <= sessions:
-        raise SfumatoError(f"{summands!r} uploads are to be summed; allowed are 1 to {sessions}.")
+        raise SfumatoError(f"{summands!r} uploads are to be summed; allowed are 1 to {sessions}{why}.")
 
 
 def _sums(sessions: Sessions, rows: NDArray[np.int64], labels: NDArray[np.int64]) -> Sums:

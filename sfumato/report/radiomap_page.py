@@ -56,6 +56,7 @@ def radiomap_section(study: Study) -> dict[str, Any]:
         "tables": comparison_tables(run, rows),
         "curves": _curves(curves),
         "rounds": _rounds(run),
+        "own_weights": bool(study.settings.get("radiomap_own_weights")),
         "attackers": _attackers(run),
         "uploads": _uploads(run),
         "known_map": _known_map(run),
@@ -332,16 +333,16 @@ def _pictures(found: drawn.RadiomapPictures) -> dict[str, Any]:
     prefix = _id("radiomap-picture", found.dataset)
     predictions = [
         {
-            "method": method(name),
+            "method": method(found.name(place)[0]),
+            "noise": found.name(place)[1],
             "svg": inline(drawn.prediction_picture(found, place, f"{prefix}-{place}")),
             "error": f"{found.error_db(place):.1f}",
             "distance": f"{found.distance(place):,.0f}",
         }
-        for place, name in enumerate(found.names)
+        for place in range(len(found.names))
     ]
     return {
         "label": dataset_label(found.dataset),
-        "multiplier": "" if found.multiplier is None else f"{found.multiplier:g}",
         "cell": f"{found.cell:g}",
         "edge": f"{found.cell * found.size:,.0f}",
         "top": f"{found.heights_top:.0f}",

@@ -4,10 +4,10 @@
 >>> gain = np.array([[-90.0, 0.0], [-70.0, -80.0]], np.float32)
 >>> free = np.array([[True, False], [True, True]])
 >>> arrays = {"heights": np.where(free, 0, 12.0), "truth": gain, "free": free, "transmitter": np.array([1, 0]),
-...           "names": np.array(["uniform"]), "predictions": gain[None], "guesses": np.array([[1.0, 1.0]]), "cell": np.array(8.0)}
+...           "names": np.array(["uniform/3"]), "predictions": gain[None], "guesses": np.array([[1.0, 1.0]]), "cell": np.array(8.0)}
 >>> found = pictures_of("city_maps", arrays)
->>> found.scale, found.error_db(0), found.distance(0)
-((-90.0, -70.0), 0.0, 8.0)
+>>> found.scale, found.error_db(0), found.distance(0), found.title(0)
+((-90.0, -70.0), 0.0, 8.0, 'Uniform noise, ν = 3')
 >>> prediction_picture(found, 0, "example").startswith("<svg")
 True
 
@@ -41,7 +41,7 @@ BUILDING = 'fill="var(--muted)" fill-opacity=".38"'
 
 @dataclass(frozen=True, eq=False)
 class RadiomapPictures:
-    """One map of a validation city, what the network makes of it under each defence, and what an attacker guesses.
+    """One map that a client may train on, what the network makes of it under each defence, and what an attacker guesses.
 
     Attributes:
         dataset: where the map comes from.
@@ -49,11 +49,10 @@ class RadiomapPictures:
         truth: float64 (s, s), path gain in dB, at most 0; only free cells count.
         free: bool (s, s), cells outdoors.
         transmitter: row and column of its cell.
-        names: the defences, as in records.
+        names: defence and noise multiplier, as in records, with a slash between.
         predictions: float64 (k, s, s), path gain in dB.
         guesses: float64 (k, 2), row and column in cells; whole numbers are the centres of cells, as of the transmitter.
         cell: metres.
-        multiplier: noise multiplier of the defences with noise, where known.
     """
 
     dataset: str
@@ -65,7 +64,6 @@ class RadiomapPictures:
     predictions: NDArray[np.float64]
     guesses: NDArray[np.float64]
     cell: float
-    multiplier: float | None = None
 
     @property
     def size(self) -> int:
@@ -87,6 +85,16 @@ class RadiomapPictures:
         """Metres; the height of the tallest building, at least 1."""
         return max(float(self.heights.max()), 1.0)
 
+    def name(self, place: int) -> tuple[str, str]:
+        """A defence, and its noise multiplier; the latter empty where it has no noise."""
+        defence, _slash, noise = self.names[place].partition("/")
+        return defence, "" if noise == "0" else noise
+
+    def title(self, place: int) -> str:
+        """A defence with its noise multiplier, for readers."""
+        defence, noise = self.name(place)
+        return method(defence).label + (f", ν = {noise}" if noise else "")
+
     def error_db(self, place: int) -> float:
         """Root mean squared error in dB of a prediction over free cells."""
         gap: NDArray[np.float64] = (self.predictions[place] - self.truth)[self.free]
@@ -103,7 +111,7 @@ def pictures_of(dataset: str, arrays: Mapping[str, NDArray[Any]]) -> RadiomapPic
 
     Args:
         dataset: whose.
-        arrays: `NAMES` with the shapes of `RadiomapPictures`; ``multiplier``, a number, may stand beside.
+        arrays: `NAMES` with the shapes of `RadiomapPictures`.
 
     Raises:
         SfumatoError: if an array is missing, has another shape, is not finite, or gains are above 0 dB.
@@ -143,7 +151,6 @@ def pictures_of(dataset: str, arrays: Mapping[str, NDArray[Any]]) -> RadiomapPic
         np.asarray(arrays["predictions"], np.float64),
         np.asarray(arrays["guesses"], np.float64),
         float(arrays["cell"]),
-        float(arrays["multiplier"]) if "multiplier" in arrays else None,
     )
 
 
@@ -255,7 +262,7 @@ def prediction_picture(pictures: RadiomapPictures, place: int, name: str) -> str
         f"root mean squared error {number(pictures.error_db(place))} dB; the attacker's guess is "
         f"{pictures.distance(place):.0f} metres from the transmitter"
     )
-    title = f"Predicted radio map, {method(pictures.names[place]).label}"
+    title = f"Predicted radio map, {pictures.title(place)}"
     cells = _gain_cells(pictures, pictures.predictions[place])
     picture = _framed(pictures, cells, name, title, text)
     return picture.removesuffix("</svg>") + _cross(pictures, place) + "</svg>"

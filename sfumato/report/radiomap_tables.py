@@ -348,7 +348,7 @@ class AccountRow:
         sigma_least: the smallest standard deviation of the noise on a weight.
         audit_lower, audit_confidence: lower bound on the epsilon of one update, at this confidence.
         multiplier_10, db_10: the noise multiplier that an epsilon of 10 takes, and the validation error with it in dB.
-        reason: why there is no epsilon.
+        reason: why there is no epsilon, or nothing is known of an epsilon of 10.
     """
 
     dataset: str
@@ -391,7 +391,9 @@ def account_rows(run: Run) -> list[AccountRow]:
             number_of(record, "audit_confidence"),
             number_of(record, "multiplier_for_epsilon_10"),
             number_of(record, "db_at_epsilon_10"),
-            str(record.values.get("epsilon_upload_reason") or ""),
+            str(
+                record.values.get("epsilon_upload_reason") or record.values.get("db_at_epsilon_10_reason", "")
+            ),
         )
         for record in run.records.get("account", ())
     ]

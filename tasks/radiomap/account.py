@@ -34,7 +34,9 @@ def run(call: command.Call) -> None:
     found: list[records.Record] = []
     for method in call.params.radiomap.grid.defences:
         name = f"{call.options['dataset']}-{method}.json"
-        recorded = artifacts.read_json(call.root / "data/events/radiomap/train" / name)["cells"]
+        recorded = _recorded(
+            call, method, artifacts.read_json(call.root / "data/events/radiomap/train" / name)
+        )
         for nu in cells.multipliers_of(call, method):
             text = multiplier_text(nu)
             seed, defence = _costliest(call, method, nu, recorded)
@@ -48,6 +50,31 @@ def run(call: command.Call) -> None:
             artifacts.write_text(folder / f"{method}-{text}.txt", statement.to_text())
     document = records.to_document("radiomap", "account", LEVELS, found, TOLERANCES)
     artifacts.write_json(call.path("metrics", "account", ".json"), document)
+
+
+def _recorded(call: command.Call, method: str, document: Any) -> Any:
+    """What training recorded of every multiplier and seed.
+
+    Raises:
+        SfumatoError: if one is missing.
+    """
+    from sfumato.errors import SfumatoError
+    from sfumato.radiomap.preparation import multiplier_text
+    from tasks.radiomap import cells
+
+    found = document.get("cells") if isinstance(document, dict) else None
+    names = [
+        f"{multiplier_text(nu)}/{seed}"
+        for nu in cells.multipliers_of(call, method)
+        for seed in cells.streams_of(call)
+    ]
+    missing = [name for name in names if not isinstance(found, dict) or name not in found]
+    if missing:
+        raise SfumatoError(
+            f"training with {method} recorded nothing of multiplier/seed {missing[0]}; allowed are those of radiomap.grid that it was "
+            "run with: run it again."
+        )
+    return found
 
 
 def _costliest(call: command.Call, method: str, nu: float, recorded: Any) -> tuple[str, Any]:

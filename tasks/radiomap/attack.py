@@ -18,8 +18,9 @@ def run(call: command.Call) -> None:
     from sfumato import artifacts, records
     from tasks.radiomap import cells
 
-    maps = cells.load_maps(cells.prepared_path(call))
+    maps = cells.maps_of(call)
     models = _models(call, AT)
+    _check_trained(call)
     every, found = cells.streams_of(call), list[records.Record]()
     guesses: dict[str, Any] = {}
     for number, (seed, streams) in enumerate(every.items()):
@@ -49,14 +50,16 @@ def _of_seed(
             sides = shared
             if sides is None:
                 cell = f"{levels['multiplier']}/seed{seed}"
-                sides = _sides(call, maps, _models(call, method), cell, streams)
+                sides = _sides(call, maps, _models(call, method), cell, streams, method)
             defence = cells.defence_of(call, method, nu, public, partition)
             yield from _of_defence(defence, sides, levels, streams, guesses)
     if shared is not None:
         yield from _known_map(call, cells.part_of(call, maps, "clients"), shared, models, seed, streams)
 
 
-def _sides(call: command.Call, maps: Any, models: Any, cell: str, streams: Any) -> dict[int, tuple[Any, Any]]:
+def _sides(
+    call: command.Call, maps: Any, models: Any, cell: str, streams: Any, method: str = AT
+) -> dict[int, tuple[Any, Any]]:
     """Round -> undefended updates of the attacker and of the victims at the weights of one training."""
     from sfumato.radiomap.attacked import make_updates
     from tasks.radiomap import cells
@@ -66,12 +69,25 @@ def _sides(call: command.Call, maps: Any, models: Any, cell: str, streams: Any) 
     shared = (call.params.radiomap.train.maps_per_upload, cells.local_of(call), streams)
     sides: dict[int, tuple[Any, Any]] = {}
     for number in sorted(attack.rounds):
-        weights = _weights(call, models, cell, number)
+        weights = _weights(call, models, cell, number, method)
         sides[number] = (
             make_updates(model, weights, shadow, attack.shadow_uploads, *shared, "shadow"),
             make_updates(model, weights, victims, attack.client_uploads, *shared, "victims"),
         )
     return sides
+
+
+def _check_trained(call: command.Call) -> None:
+    """Refuse models of another grid before anything is attacked."""
+    from sfumato.radiomap.preparation import multiplier_text
+    from tasks.radiomap import cells
+
+    for method in call.params.radiomap.grid.defences:
+        models = _models(call, method)
+        for nu in cells.multipliers_of(call, method):
+            for seed in cells.streams_of(call):
+                last = call.params.radiomap.train.rounds
+                _weights(call, models, f"{multiplier_text(nu)}/seed{seed}", last, method)
 
 
 def _models(call: command.Call, method: str) -> Any:
@@ -82,7 +98,7 @@ def _models(call: command.Call, method: str) -> Any:
     return artifacts.read_npz(call.root / "data/models/radiomap/train" / name)
 
 
-def _weights(call: command.Call, models: Any, cell: str, number: int) -> Any:
+def _weights(call: command.Call, models: Any, cell: str, number: int, method: str = AT) -> Any:
     """The weights with which a round begins; those after the last one are the trained model's.
 
     Raises:
@@ -93,7 +109,8 @@ def _weights(call: command.Call, models: Any, cell: str, number: int) -> Any:
     name = f"{cell}/final" if number == call.params.radiomap.train.rounds else f"{cell}/round{number}"
     if name not in models:
         raise SfumatoError(
-            f"training kept no weights {name!r}; allowed are the rounds of radiomap.attack.rounds that it was run with."
+            f"training with {method} kept no weights {name!r}; allowed are the multipliers, seeds and radiomap.attack.rounds that "
+            "it was run with: run it again."
         )
     return models[name]
 
@@ -184,7 +201,10 @@ def _known_map(
 
 
 def _pictures(call: command.Call, maps: Any, guesses: dict[str, Any]) -> dict[str, Any]:
-    """The first victim's map, what the models of the first seed draw of it, and where it is thought to be."""
+    """The first victim's map, what the models of the first seed draw of it, and where it is thought to be.
+
+    Models that noise has drowned draw no finite map, and are left out.
+    """
     import numpy as np
 
     from sfumato.radiomap.encoding import decode
@@ -200,20 +220,22 @@ def _pictures(call: command.Call, maps: Any, guesses: dict[str, Any]) -> dict[st
     pair = draw_sessions(
         maps, all_pairs(maps), radiomap.attack.client_uploads, per_upload, stream, per_upload > 1
     )[0, :1]
-    drawn: list[Any] = []
+    drawn: dict[str, Any] = {}
     model = cells.model_of(call, streams)
     for name in guesses:
         method, text = name.split("/")
         load_flat(model, _models(call, method)[f"{text}/seed{seed}/final"])
-        drawn.append(predictions(model, maps, pair)[0].reshape(maps.size, maps.size))
+        picture = predictions(model, maps, pair)[0].reshape(maps.size, maps.size)
+        if np.isfinite(picture).all():
+            drawn[name] = picture
     place, which = int(pair[0, 0]), int(pair[0, 1])
     return {
         "heights": maps.heights[place],
         "free": maps.free[place],
         "truth": decode(maps.radio[place, which], cells.encoding_of(call)),
         "transmitter": maps.transmitters[place, which],
-        "names": np.array(list(guesses)),
-        "predictions": decode(np.clip(np.stack(drawn), 0.0, 1.0), cells.encoding_of(call)),
-        "guesses": np.stack(list(guesses.values())) / maps.cell - 0.5,
+        "names": np.array(list(drawn)),
+        "predictions": decode(np.clip(np.stack(list(drawn.values())), 0.0, 1.0), cells.encoding_of(call)),
+        "guesses": np.stack([guesses[name] for name in drawn]) / maps.cell - 0.5,
         "cell": np.array(maps.cell),
     }

@@ -43,6 +43,26 @@ def save_maps(path: Path, maps: MapSet) -> None:
     artifacts.write_npz(path, {**arrays, "cities": np.array(maps.cities), "cell": np.array(maps.cell)})
 
 
+def maps_of(call: Call) -> MapSet:
+    """The prepared maps of the cell's source.
+
+    Raises:
+        SfumatoError: if the file is damaged, or was made with other parameters as far as it shows.
+    """
+    path = prepared_path(call)
+    found, asked = load_maps(path), call.params.radiomap.maps
+    seen = {"cell": found.cell, "window": found.size * found.cell, "transmitters": found.per_map}
+    if call.options["dataset"] == "radiomapseer":
+        seen = {"transmitters": found.per_map}
+    for name, value in seen.items():
+        if value != getattr(asked, name):
+            raise SfumatoError(
+                f"{path.name} was made with radiomap.maps.{name} {value:g}; allowed is {getattr(asked, name):g}, as params.yaml "
+                "says now: run tasks.prepare again."
+            )
+    return found
+
+
 def load_maps(path: Path) -> MapSet:
     """What `save_maps` wrote.
 
@@ -59,10 +79,19 @@ def load_maps(path: Path) -> MapSet:
 
 
 def part_of(call: Call, maps: MapSet, part: str) -> MapSet:
-    """The maps of the clients, of the attacker (``shadow``) or of the validation: each has cities of its own."""
-    if call.options["dataset"] == "radiomapseer":
-        return maps.of_cities((SPLITS[part],))
-    return maps.of_cities(getattr(call.params.radiomap.maps, part))
+    """The maps of the clients, of the attacker (``shadow``) or of the validation: each has cities of its own.
+
+    Raises:
+        SfumatoError: if there is none.
+    """
+    own = getattr(call.params.radiomap.maps, part)
+    names = (SPLITS[part],) if call.options["dataset"] == "radiomapseer" else own
+    if not any(maps.cities[number] in names for number in np.unique(maps.city)):
+        raise SfumatoError(
+            f"radiomap.maps.{part} is {list(names)}, of which the prepared maps hold no window; allowed are cities with at least one window "
+            "of radiomap.maps.window metres that is built as radiomap.maps.built says."
+        )
+    return maps.of_cities(names)
 
 
 def encoding_of(call: Call) -> Encoding:

@@ -20,6 +20,8 @@ def run(call: command.Call) -> None:
 
     name = command.required(call.options, "dataset")
     maps = _city_maps(call) if name == "city_maps" else _radiomapseer(call)
+    for part in cells.SPLITS:
+        cells.part_of(call, maps, part)
     cells.save_maps(cells.prepared_path(call), maps)
 
 

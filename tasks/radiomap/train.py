@@ -23,7 +23,7 @@ def run(call: command.Call) -> None:
     from tasks.radiomap import cells
 
     method = command.required(call.options, "method")
-    federation = cells.federation_of(call, cells.load_maps(cells.prepared_path(call)))
+    federation = cells.federation_of(call, cells.maps_of(call))
     kept = sorted(set(call.params.radiomap.attack.rounds) - {federation.plan.rounds})
     multipliers, every = cells.multipliers_of(call, method), cells.streams_of(call)
     found: list[records.Record] = []

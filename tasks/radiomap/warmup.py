@@ -22,7 +22,7 @@ def run(call: command.Call) -> None:
     from sfumato.radiomap.preparation import prepare_public
     from tasks.radiomap import cells
 
-    maps = cells.load_maps(cells.prepared_path(call))
+    maps = cells.maps_of(call)
     radiomap = call.params.radiomap
     shadow, validation = (cells.part_of(call, maps, part) for part in ("shadow", "validation"))
     arrays: dict[str, Any] = {}

@@ -133,11 +133,12 @@ def settings(call: command.Call) -> dict[str, Any]:
         ("radiomap.train.maps_per_upload", f"{train.maps_per_upload}"),
         (
             "radiomap.train.optimizer",
-            f"{train.optimizer}, {train.learning_rate:g}, {train.epochs} local epochs",
+            f"{train.optimizer}, {train.learning_rate:g}, {train.epochs} local epoch{'s' if train.epochs > 1 else ''}",
         ),
         ("radiomap.train.loss_margin", f"{train.loss_margin} cells"),
         ("radiomap.attack.shadow_uploads", f"{attack.shadow_uploads:,}"),
         ("radiomap.attack.client_uploads", f"{attack.client_uploads:,}"),
+        ("radiomap.attack.trajectory", f"{attack.trajectory} (at whose weights defences are attacked)"),
         ("radiomap.attack.rounds", ", ".join(str(number) for number in attack.rounds)),
     ]
-    return {"radiomap_facts": facts}
+    return {"radiomap_facts": facts, "radiomap_own_weights": attack.trajectory == "own"}

@@ -5,12 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from sfumato import artifacts, records
 from sfumato.errors import SfumatoError
 from sfumato.params import Params, merged, parse, read_yaml
 from sfumato.radiomap.defences import uniform
+from sfumato.radiomap.unet import dimension
+from sfumato.rng import Streams
 from tasks.command import Call
 from tasks.radiomap import account, attack, cells, prepare, train, warmup
 
@@ -145,6 +148,17 @@ def test_radiomapseer_that_nobody_placed_is_one_sentence(tmp_path: Path) -> None
         ({"grid": {"defences": ["uniform"]}}, "lists with clip_only"),
         ({"train": {"maps_per_upload": 2}}, "simulates one map"),
         ({"grid": {"multipliers": [0]}}, "greater than 0"),
+        ({"grid": {"multipliers": [3, 3.0000001]}}, "differ in their first six digits"),
+        ({"maps": {"cell": 7}}, "divides the window of 256 m"),
+        ({"maps": {"cell": 1.5}}, "divides the window of 256 m"),
+        ({"maps": {"margin": 8}}, r"maps\.margin is 8 for maps of 16 cells a side; allowed is at most 7"),
+        ({"network": {"levels": 5}}, "allowed are maps of a multiple of 32 cells"),
+        ({"network": {"levels": 4, "padding": "reflect"}}, "a multiple of 16 cells, 32 at least"),
+        (
+            {"train": {"loss_margin": 8}},
+            r"loss_margin is 8 for maps of 16 cells a side; allowed is at most 7",
+        ),
+        ({"attack": {"confidence": 0.5}}, "greater than 0.5"),
     ],
 )
 def test_parameters_that_do_not_fit_are_one_sentence(change: dict[str, Any], sentence: str) -> None:
@@ -189,7 +203,83 @@ def test_weights_that_training_did_not_keep_are_not_taken_from_another_round() -
     models = {"0/seed0/round1": "first", "0/seed0/final": "last"}
     assert attack._weights(call, models, "0/seed0", 1) == "first"
     assert attack._weights(call, models, "0/seed0", 2) == "last"
-    with pytest.raises(SfumatoError, match="kept no weights '0/seed0/round0'; allowed are the rounds"):
+    with pytest.raises(
+        SfumatoError,
+        match="clip_only kept no weights '0/seed0/round0'; allowed are the multipliers, seeds and",
+    ):
         attack._weights(call, models, "0/seed0", 0)
     with pytest.raises(SfumatoError, match="kept no weights '3/seed0/final'"):
         attack._weights(call, models, "3/seed0", 2)
+
+
+def test_models_and_records_of_another_grid_are_refused_in_one_sentence_before_anything_is_attacked(
+    prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where training ran at nu = 3 alone, an attack and an account at nu = 1 name what is missing and write nothing."""
+    for folder in ("models", "events"):
+        (tmp_path / "data" / folder).mkdir(parents=True)
+    (tmp_path / "data/prepared").symlink_to(prepared / "data/prepared")
+    for method in METHODS:
+        text = "0" if method == "clip_only" else "3"
+        kept = {f"{text}/seed0/final": np.zeros(3, np.float32)}
+        artifacts.write_npz(tmp_path / f"data/models/radiomap/train/city_maps-{method}.npz", kept)
+        found = {"cells": {f"{text}/0": {"uploads": 1, "released": 1, "events": []}}}
+        artifacts.write_json(tmp_path / f"data/events/radiomap/train/city_maps-{method}.json", found)
+    changed = _params({"radiomap": {"grid": {"defences": METHODS[:2], "multipliers": [1]}}})
+    call = Call(changed, tmp_path, "radiomap", {"dataset": "city_maps"})
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(
+        SfumatoError, match="training with uniform kept no weights '1/seed0/final'; allowed are"
+    ) as caught:
+        attack.run(call)
+    assert "\n" not in str(caught.value)
+    monkeypatch.setattr(account, "_costliest", lambda *_given: pytest.fail("it went on"))
+    only = Call(
+        _params({"radiomap": {"grid": {"seeds": [4]}}}), tmp_path, "radiomap", {"dataset": "city_maps"}
+    )
+    for document in ({"cells": {"0/0": {}}}, {"a": 1}, []):
+        artifacts.write_json(tmp_path / "data/events/radiomap/train/city_maps-clip_only.json", document)
+        with pytest.raises(
+            SfumatoError, match="clip_only recorded nothing of multiplier/seed 0/4; allowed are"
+        ):
+            account.run(only)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_part_without_a_window_is_refused_by_prepare_and_named(tmp_path: Path) -> None:
+    """No window of 1000 m fits into the attacker's city of 676 m."""
+    changed = _params({"radiomap": {"maps": {"window": 1000, "stride": 1000, "cell": 50}}})
+    with pytest.raises(
+        SfumatoError, match=r"radiomap\.maps\.shadow is \['etoile'\], of which the prepared maps hold no"
+    ):
+        prepare.run(Call(changed, tmp_path, "", {"dataset": "city_maps"}))
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("name", "value"), [("cell", 8), ("window", 512), ("transmitters", 4)])
+def test_maps_of_other_parameters_are_not_taken_for_these(prepared: Path, name: str, value: int) -> None:
+    changed = _params({"radiomap": {"maps": {"stride": 512, name: value}}})
+    call = Call(changed, prepared, "radiomap", {"dataset": "city_maps"})
+    with pytest.raises(
+        SfumatoError, match=rf"maps\.{name} .*; allowed is {value}, .* run tasks\.prepare again"
+    ):
+        cells.maps_of(call)
+
+
+def test_models_that_draw_no_finite_map_are_left_out_of_the_pictures(
+    prepared: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call = _call(prepared)
+    maps = cells.part_of(call, cells.maps_of(call), "clients")
+    size = dimension(cells.model_of(call, Streams(0)))
+    finals = {"clip_only": np.zeros(size, np.float32), "uniform": np.full(size, 1e30, np.float32)}
+    monkeypatch.setattr(
+        attack,
+        "_models",
+        lambda _call, method: {f"{0 if method == 'clip_only' else 3}/seed0/final": finals[method]},
+    )
+    guesses = {"clip_only/0": np.zeros(2), "uniform/3": np.ones(2)}
+    found = attack._pictures(call, maps, guesses)
+    assert found["names"].tolist() == ["clip_only/0"]
+    assert np.isfinite(found["predictions"]).all()
+    assert found["guesses"].shape == (1, 2)

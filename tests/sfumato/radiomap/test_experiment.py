@@ -122,6 +122,21 @@ def test_the_public_part_reads_the_shadow_maps_alone_and_is_the_same_for_the_sam
         assert np.array_equal(again.public.arrays()[name], value), name
 
 
+def test_uploads_that_share_maps_all_round_are_refused_with_what_to_change() -> None:
+    """Forty draws of two of six maps leave no three groups of maps apart."""
+    model = network()
+    settings = replace(SETTINGS, maps_per_upload=2)
+    shadow = world().of_cities(("shadow",))
+    places = shadow.transmitters.copy()
+    places[:] = np.argwhere((shadow.heights == 0).all(axis=0))[:8]
+    radio = np.where((shadow.heights == 0)[:, None], np.float32(0.5), np.float32(0.0))
+    shared = replace(shadow, transmitters=places, radio=np.repeat(radio, 8, axis=1))
+    with pytest.raises(
+        SfumatoError, match=r"40 uploads of 2 shadow maps each leave 1 group .* fewer maps per upload"
+    ):
+        prepare_public(model, layer_partition(model), shared, LOCAL, LOCAL, settings, (NU,), STREAMS)
+
+
 def test_the_clip_norm_is_passed_by_half_of_the_shadow_updates() -> None:
     made = make_updates(
         network(), prepared().public.weights, world().of_cities(("shadow",)), 40, 1, LOCAL, STREAMS, "shadow"

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 
 from sfumato.errors import SfumatoError
 from sfumato.radiomap.messages import Broadcast
-from sfumato.radiomap.pool import client_pool
+from sfumato.radiomap.pool import _Elsewhere, client_pool
 from sfumato.radiomap.unet import flat
 from tests.sfumato.radiomap.learning import Halving, some_clients
 
@@ -46,6 +47,18 @@ def test_a_worker_that_ends_is_one_sentence() -> None:
     broadcast = Broadcast(SESSION, 0, "joint", flat(model)).encode()
     with client_pool({0: client}, 2) as pool, pytest.raises(SfumatoError, match="a worker process ended"):
         pool.respond(broadcast, {0: client.defence})
+
+
+def test_workers_that_cannot_begin_are_told_of_the_guard_that_a_script_needs() -> None:
+    class Broken:
+        def submit(self, *_given: Any) -> Any:
+            raise BrokenProcessPool
+
+    executor: Any = Broken()
+    _model, clients = some_clients(1, rounds=1)
+    with pytest.raises(SfumatoError, match=r"no `if __name__ == '__main__':`") as caught:
+        _Elsewhere(executor).respond(b"", {0: clients[0].defence})
+    assert "\n" not in str(caught.value)
 
 
 PARENT = """

@@ -16,6 +16,7 @@ from sfumato.report import RadiomapPictures, Run, pictures_of, run_of
 
 DATASET = "city_maps"
 FREE = ("none", "clip_only")
+TEN = ("multiplier_for_epsilon_10", "db_at_epsilon_10")
 CERTIFIED = ("uniform", "static_optimal", "adaptive_certified", "shaped")
 UTILITY = {
     "none": -17.2,
@@ -218,10 +219,10 @@ def account_document(
             if method in CERTIFIED:
                 figures = (prices[noise], 9 * prices[noise], 0.0123, lower, 0.95)
                 values |= dict(zip(names, figures, strict=True))
-                values |= {"multiplier_for_epsilon_10": 91.3, "db_at_epsilon_10": -9.87}
-            else:
-                for name in (*names, "multiplier_for_epsilon_10", "db_at_epsilon_10"):
-                    values |= {name: None, f"{name}_reason": "some weights get <no> noise of known size"}
+                values |= dict(zip(TEN, (91.3, -9.87), strict=True))
+            without = () if method in CERTIFIED else names
+            for name in (*without, *(() if method in CERTIFIED[:2] else TEN)):
+                values |= {name: None, f"{name}_reason": "some weights get <no> noise of known size"}
             records.append(Record({"dataset": dataset, "method": method, "multiplier": noise}, values))
     return to_document("radiomap", "account", ["dataset", "method", "multiplier"], records)
 
@@ -294,7 +295,9 @@ def curve_of(method: str, multipliers: Sequence[str] = ("1", "3"), steps: int = 
     ]
 
 
-def picture_arrays(size: int = 32, names: Sequence[str] = ("none", "uniform", "adaptive")) -> dict[str, Any]:
+def picture_arrays(
+    size: int = 32, names: Sequence[str] = ("none/0", "uniform/3", "adaptive/3")
+) -> dict[str, Any]:
     """Arrays of the pictures' file: a block of houses, gain that falls with distance."""
     heights = np.zeros((size, size))
     heights[size // 4 : size // 2, size // 3 : size // 2] = 18.0
@@ -389,7 +392,9 @@ def with_radiomap(params: Params, **grid: Any) -> Any:
         network=SimpleNamespace(width=0.5, padding="zeros"),
         warmup=SimpleNamespace(steps=60),
         train=SimpleNamespace(**TRAIN),
-        attack=SimpleNamespace(shadow_uploads=300, client_uploads=112, rounds=[0, 10, 20]),
+        attack=SimpleNamespace(
+            shadow_uploads=300, client_uploads=112, rounds=[0, 10, 20], trajectory="shared"
+        ),
     )
     others = {name: getattr(params, name) for name in Params.model_fields if name != "radiomap"}
     return SimpleNamespace(**others, radiomap=section)

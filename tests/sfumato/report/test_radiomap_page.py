@@ -5,31 +5,21 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from sfumato import artifacts
-from sfumato.errors import SfumatoError
 from sfumato.params import load
 from sfumato.report import (
     Study,
     build,
     defence_rows,
-    pictures_of,
     radiomap_readme_table,
     run_of,
 )
 from sfumato.report.page import render
 from sfumato.report.radiomap_charts import curve_chart, round_chart, tradeoff_chart
 from sfumato.report.radiomap_page import comparison_tables, radiomap_section
-from sfumato.report.radiomap_pictures import (
-    LEVELS,
-    building_picture,
-    legend_picture,
-    levels_of,
-    prediction_picture,
-    truth_picture,
-)
+from sfumato.report.radiomap_pictures import LEVELS
 from sfumato.report.radiomap_text import MARKERS, radiomap_summary
 from sfumato.report.study import ALL_SEEDS, Statement
 from sfumato.report.vocabulary import GAIN_COLOURS
@@ -125,14 +115,31 @@ def test_section_says_what_a_reader_needs_to_know(page: str) -> None:
         "no ε: some weights get &lt;no&gt; noise of known size",
         "a window of 256 m, cells of 8 m",
         "−60 dB",
-        "Prediction off by 6.0 dB (root mean square); guess off by 40 m",
+        "(root mean square); guess off by 40 m",
         "2 statements, one per data set, defence and ν",
         "medium · maps 4",
+        "One map of a client’s city",
+        "ε = 10 for all updates of a client together takes",
+        '<td class="n">–</td><td class="wrap small">some weights get &lt;no&gt; noise of known size</td>',
+        "so that they differ in the protection alone",
         "radiomap.maps.frequency",
         "5.9 GHz",
         "6 of them active in a round",
     ):
         assert part in text, part
+
+
+def test_every_picture_says_which_defence_and_multiplier_it_is_of(page: str) -> None:
+    text = re.sub(r"<svg.*?</svg>|<[^>]+>", "", words(page))
+    for part in ("No defence. Prediction off by 3.0 dB", "Uniform noise, ν = 3. Prediction off by 6.0 dB"):
+        assert part in text
+
+
+def test_defences_attacked_at_their_own_weights_are_said_to_be() -> None:
+    documents = (generated.train_document(), generated.attack_document())
+    text = words(page_of(*documents, settings={"radiomap_own_weights": True}))
+    assert "attacked at the weights of its own training" in text
+    assert "at the same weights of the network" not in text
 
 
 def test_statements_of_this_system_are_in_its_section_only_and_escaped(page: str) -> None:
@@ -170,7 +177,7 @@ def test_records_and_curves_outside_of_the_grid_are_left_out(tree: Path) -> None
     assert {row["method"] for row in study.round_curves} == {"none", "uniform"}
     assert {row["multiplier"] for row in study.round_curves} == {"0", "3"}
     assert [one.epsilon for one in study.statements if one.system == "radiomap"] == ["0", "3"]
-    assert [found.names for found in study.pictures] == [("none", "uniform", "adaptive")]
+    assert [found.names for found in study.pictures] == [("none/0", "uniform/3", "adaptive/3")]
 
 
 @pytest.mark.slow
@@ -288,73 +295,6 @@ def test_references_come_from_the_warm_up_until_something_is_trained() -> None:
     found = radiomap_section(Study(EMPTY, further=(generated.run_with(generated.warmup_document()),)))
     assert found["warmup"][0]["sensitive"] == "354"
     assert found["tables"] == []
-
-
-# ------------------------------------------------------------------------------------------------- pictures
-def test_every_cell_is_drawn_once_in_the_level_of_its_value() -> None:
-    found = generated.pictures()
-    levels = levels_of(found.truth, found.free, *found.scale, LEVELS)
-    drawn = np.full(levels.shape, -1)
-    for level, path in re.findall(r'gain-(\d+)\)" d="([^"]*)"', truth_picture(found, "a")):
-        for column, row, width in re.findall(r"M(\d+) (\d+)h(\d+)v1", path):
-            here = drawn[int(row), int(column) : int(column) + int(width)]
-            assert (here == -1).all()
-            here[:] = int(level)
-    assert (drawn == levels).all()
-    assert set(np.unique(levels)) == {-1, *range(LEVELS)}
-
-
-def test_values_beyond_the_scale_have_the_colour_of_its_end() -> None:
-    arrays = generated.picture_arrays(names=["uniform", "none"])
-    arrays["predictions"] = np.stack([np.full((32, 32), -400.0), np.full((32, 32), 30.0)])
-    found = pictures_of("city_maps", arrays)
-    for place, level in ((0, 0), (1, LEVELS - 1)):
-        assert set(re.findall(r"--gain-(\d+)", prediction_picture(found, place, "a"))) == {str(level)}
-
-
-def test_errors_and_distances_are_in_decibels_and_metres() -> None:
-    found = generated.pictures()
-    assert [found.error_db(place) for place in range(3)] == pytest.approx([3.0, 6.0, 9.0])
-    assert [found.distance(place) for place in range(3)] == pytest.approx([0.0, 40.0, 80.0])
-    low, high = found.scale
-    assert low < high <= 0
-    assert f">{high:g} dB</text>".replace("-", "−") in legend_picture(found, "a")
-
-
-def test_a_guess_outside_of_the_window_is_drawn_at_its_edge() -> None:
-    arrays = generated.picture_arrays(names=["uniform"])
-    arrays["guesses"] = np.array([[-50.0, 90.0]])
-    drawing = prediction_picture(pictures_of("city_maps", arrays), 0, "a")
-    assert 'd="M32.00 0.00L' in drawing
-
-
-def test_a_window_without_buildings_or_of_one_level_is_drawn() -> None:
-    arrays = generated.picture_arrays(size=8)
-    arrays |= {"heights": np.zeros((8, 8)), "free": np.ones((8, 8), bool), "truth": np.full((8, 8), -90.0)}
-    found = pictures_of("city_maps", arrays)
-    assert found.scale == (-90.0, -85.0)
-    assert building_picture(found, "a").startswith("<svg")
-    assert truth_picture(found, "b").startswith("<svg")
-
-
-@pytest.mark.parametrize(
-    ("changed", "sentence"),
-    [
-        ({"truth": None}, "the pictures of city_maps lack the array 'truth'; needed are heights"),
-        ({"truth": np.zeros((31, 32))}, "have truth of shape (31, 32); needed is (32, 32)"),
-        ({"guesses": np.zeros((2, 2))}, "have guesses of shape (2, 2); needed is (3, 2)"),
-        ({"predictions": np.full((3, 32, 32), np.nan)}, "have predictions that are not finite"),
-        ({"free": np.zeros((32, 32), bool)}, "have no free cell"),
-        (
-            {"truth": np.full((32, 32), 0.4)},
-            "have a true path gain of 0.4; allowed are decibels of at most 0",
-        ),
-    ],
-)
-def test_bad_pictures_are_refused_in_one_sentence(changed: dict[str, Any], sentence: str) -> None:
-    arrays = {**generated.picture_arrays(), **changed}
-    with pytest.raises(SfumatoError, match=re.escape(sentence)):
-        pictures_of("city_maps", {name: array for name, array in arrays.items() if array is not None})
 
 
 # ----------------------------------------------------------------------------------------------------- docs
