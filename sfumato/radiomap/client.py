@@ -29,11 +29,11 @@ from torch import nn
 from sfumato.checks import is_integer, is_number
 from sfumato.errors import SfumatoError
 from sfumato.radiomap.maps import MapSet
+from sfumato.radiomap.optimizers import OptimizerKind, stepper
 from sfumato.radiomap.unet import flat, load_flat
 from sfumato.rng import RandomStream
 
 Phase = Literal["first", "second", "joint"]
-OptimizerKind = Literal["sgd", "adam"]
 
 
 @dataclass(frozen=True)
@@ -159,17 +159,17 @@ def optimise(
         SfumatoError: if the margin leaves no cell of the maps.
     """
     inner = inner_cells(maps.size, training.margin)
-    optimizer = _optimizer(model, training)
+    step = stepper(list(model.parameters()), training.optimizer, training.learning_rate, training.momentum)
     for batch in batches:
         inputs = torch.from_numpy(maps.inputs(batch))
         targets = torch.from_numpy(maps.targets(batch))
         masks = torch.from_numpy(maps.masks(batch) & inner)
-        optimizer.zero_grad(set_to_none=True)
+        model.zero_grad(set_to_none=True)
         outputs = model(inputs)
         chosen = {"first": outputs[:1], "second": outputs[1:], "joint": outputs}[training.phase]
         loss = sum((masked_error(output, targets, masks) for output in chosen), torch.zeros(()))
         loss.backward()
-        optimizer.step()
+        step()
 
 
 def inner_cells(size: int, margin: int) -> NDArray[np.bool_]:
@@ -200,10 +200,3 @@ def masked_error(predicted: torch.Tensor, targets: torch.Tensor, masks: torch.Te
     """
     squares = torch.where(masks, (predicted - targets) ** 2, torch.zeros_like(predicted))
     return squares.sum() / masks.sum().clamp(min=1)
-
-
-def _optimizer(model: nn.Module, training: LocalTraining) -> torch.optim.Optimizer:
-    parameters = list(model.parameters())
-    if training.optimizer == "adam":
-        return torch.optim.Adam(parameters, lr=training.learning_rate, fused=True)
-    return torch.optim.SGD(parameters, lr=training.learning_rate, momentum=training.momentum, fused=True)
