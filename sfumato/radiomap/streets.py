@@ -38,9 +38,11 @@ ANGLE_EXPONENT: Final = 1.5
 REFERENCE_WAVE: Final = 0.031
 """METIS D1.4's q_lambda, metres."""
 
-_PARTS: Final = 6
-_PAIRS: Final = 40_000
+_PARTS: Final = 24
+_PAIRS: Final = 20_000
 """Pairs of a corner and a receiver that are looked at together, and the number of parts at most."""
+_ROOM: Final = 4
+"""One in so many pairs of corner and target is a turn, or there is a second look."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,6 +181,8 @@ class _Search:
 
         In a corner's own axes the building lies at (+, +), and the path comes from the side +u and leaves to the side +w.
         """
+        from sfumato.radiomap.sight import turning
+
         signs, place = self.corners.built[used], self.corners.cell[used]
         back = (paths.origin[used] - place) * signs
         # A ray that passes the corner's free neighbour leaves at more than half a cell per cell of the other axis.
@@ -187,22 +191,21 @@ class _Search:
         bends = (by_rows | by_columns) & (paths.distance[used] < known.max(initial=0.0))
         used, signs, place, back = used[bends], signs[bends], place[bends], back[bends]
         rows = np.arange(len(used))
-        axis = np.where(by_rows[bends], 0, 1)
-        origin = signs * place
+        axes = np.where(by_rows[bends], 0, 1)[:, None] ^ np.array([0, 1])
+        lines = np.where(signs[rows[:, None], axes] > 0, axes, axes + 2)
+        origins = (signs * place)[rows[:, None], axes].astype(np.float32)
+        backs = back[rows[:, None], axes].astype(np.float32)
         both = np.concatenate([targets.T, -targets.T]).astype(np.float32)
-
-        def along(axis: NDArray[np.intp]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-            line = np.where(signs[rows, axis] > 0, axis, axis + 2)
-            return (
-                both[line] - origin[rows, axis, None].astype(np.float32),
-                back[rows, axis, None].astype(np.float32),
-            )
-
-        (u, back_u), (w, back_w) = along(axis), along(1 - axis)
-        pairs = np.flatnonzero((w > np.maximum(2 * u, 0)) & (back_u * w > back_w * u))
-        row, target = np.divmod(pairs, max(len(targets), 1))
-        leg = np.stack([u.reshape(-1)[pairs], w.reshape(-1)[pairs]])
-        coming = np.concatenate([back_u.T, back_w.T])[:, row]
+        begun, left = paths.distance[used] / self.cell, known / self.cell
+        room = max(len(rows) * len(targets) // _ROOM, 64)
+        while True:
+            pairs, legs = np.empty((room, 2), np.int64), np.empty((room, 2), np.float32)
+            count = turning(both, lines, origins, backs, begun, left, pairs, legs)
+            if count <= room:
+                break
+            room = count
+        row, target = np.ascontiguousarray(pairs[:count].T)
+        leg, coming = np.ascontiguousarray(legs[:count].T), np.ascontiguousarray(backs.T)[:, row]
         return self._priced(paths, used[row], target, coming, leg, known)
 
     def _priced(
