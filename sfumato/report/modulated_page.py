@@ -14,7 +14,7 @@ from typing import Any
 from sfumato.records import MeanInterval
 from sfumato.report import modulated_charts as charts
 from sfumato.report import modulated_tables as tables
-from sfumato.report.modulated_label_rows import label_rows
+from sfumato.report.modulated_label_rows import LabelRow, label_rows
 from sfumato.report.modulated_text import released_lines
 from sfumato.report.page_sections import inline, long_runs, statement_rows
 from sfumato.report.study import BASE, Run, Study, levels_of
@@ -188,7 +188,12 @@ def _attacks(rows: Sequence[tables.AttackRow]) -> dict[str, Any] | None:
         for name in datasets
         if any((row.dataset, row.method) == (name, "one_shot") for row in rows)
     ]
-    cells = [
+    return {"charts": pictures, "rows": _attack_cells(rows), "learned": _learned(rows)}
+
+
+def _attack_cells(rows: Sequence[tables.AttackRow] | Sequence[LabelRow]) -> list[dict[str, Any]]:
+    """A line per attack, on features or on labels."""
+    return [
         {
             "dataset": dataset_label(row.dataset),
             "epsilon": row.epsilon,
@@ -204,7 +209,6 @@ def _attacks(rows: Sequence[tables.AttackRow]) -> dict[str, Any] | None:
         }
         for row in rows
     ]
-    return {"charts": pictures, "rows": cells, "learned": _learned(rows)}
 
 
 def _learned(rows: Sequence[tables.AttackRow]) -> list[str]:
@@ -222,22 +226,7 @@ def _learned(rows: Sequence[tables.AttackRow]) -> list[str]:
 
 def label_cells(run: Run) -> list[dict[str, Any]]:
     """A line per attack on private labels; none where labels are public."""
-    return [
-        {
-            "dataset": dataset_label(row.dataset),
-            "epsilon": row.epsilon,
-            "method": method(row.method).label,
-            "messages": row.messages,
-            "attack": tables.ATTACKS.get(row.attack, row.attack),
-            "mse": amount(row.mse),
-            "interval": f"{amount(row.low)} to {amount(row.high)}",
-            "floor": amount(row.floor),
-            "bayes": amount(row.floor_bayes),
-            "prior": amount(row.prior),
-            "below": row.high < row.own_floor,
-        }
-        for row in label_rows(run)
-    ]
+    return _attack_cells(label_rows(run))
 
 
 def _audit(rows: Sequence[tables.LocalAuditRow]) -> dict[str, Any] | None:
