@@ -30,11 +30,13 @@ _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS
 def begin() -> None:
     """Prepare this process as a step: one thread; when DVC started it, an end with its parent.
 
-    A step that a person starts by hand is left alone, so that it may outlive its terminal.
+    A step that a person starts by hand is left alone, so that it may outlive its terminal. The name of the dvc process is
+    taken out of the environment: processes that the step starts beside itself belong to the step, and end with it.
     """
     single_thread()
+    ancestor = _number(os.environ.pop(RUNNER_VARIABLE, None))
     if "DVC_STAGE" in os.environ:
-        die_with_parent(_number(os.environ.get(RUNNER_VARIABLE)))
+        die_with_parent(ancestor)
 
 
 def single_thread() -> None:

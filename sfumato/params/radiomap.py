@@ -148,13 +148,14 @@ class RadiomapTrain(Section):
 
 
 class RadiomapAttack(Section):
-    """The attackers' means: shadow uploads of their own, and which rounds they read."""
+    """The attackers' means: shadow uploads of their own, which rounds they read, how many seeds are attacked at once."""
 
     shadow_uploads: Annotated[int, Field(ge=40, le=10**5)]
     client_uploads: Annotated[int, Field(ge=20, le=10**5)]
     rounds: Annotated[tuple[Annotated[int, Field(ge=0, le=10**5)], ...], AfterValidator(filled)]
     trajectory: Literal["shared", "own"]
     known_map_uploads: Annotated[int, Field(ge=0, le=10**4)]
+    seeds_at_once: Annotated[int, Field(ge=1, le=256)]
     audit_runs: Annotated[int, Field(ge=100, le=10**8)]
     confidence: Confidence
 

@@ -11,23 +11,15 @@ number and the round, and every process computes with as many threads as this on
 from __future__ import annotations
 
 import copy
-import multiprocessing
-import os
-import threading
 from collections.abc import Generator, Mapping
 from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import replace
-from multiprocessing.connection import wait
 from typing import Protocol
 
-import torch
-
-from sfumato.checks import is_integer
-from sfumato.errors import SfumatoError
 from sfumato.radiomap.defences import Defence
 from sfumato.radiomap.participants import Answer, RadioClient
+from sfumato.radiomap.processes import answered, check_workers, process_pool
 
 _clients: dict[int, RadioClient] = {}
 """In a worker process: the clients, as they were when it began."""
@@ -52,20 +44,16 @@ def client_pool(clients: Mapping[int, RadioClient], workers: int) -> Generator[C
 
     Args:
         clients: by their number. For more than one worker everything in them has to be picklable.
-        workers: 1 is this process; more are new processes, which end with this one, however it ends. They import the
-            script that began it, which therefore has to do its work below ``if __name__ == "__main__":``.
+        workers: 1 is this process; more are new processes, as of `process_pool`.
 
     Raises:
         SfumatoError: if ``workers`` is no integer of at least 1.
     """
-    if not is_integer(workers) or workers < 1:
-        raise SfumatoError(f"workers is {workers!r}; allowed is an integer of at least 1.")
+    check_workers(workers)
     if workers == 1:
         yield _Here(clients)
         return
-    context = multiprocessing.get_context("spawn")  # a fork of a process with torch's threads can hang
-    given = (dict(clients), torch.get_num_threads())
-    with ProcessPoolExecutor(workers, context, _start_worker, given) as executor:
+    with process_pool(workers, _hold, (dict(clients),)) as executor:
         yield _Elsewhere(executor)
 
 
@@ -85,33 +73,17 @@ class _Elsewhere:
         self._executor = executor
 
     def respond(self, broadcast: bytes, defences: Mapping[int, Defence]) -> list[Answer]:
-        try:
+        with answered("its client answered"):
             running = [
                 self._executor.submit(_respond, number, defence, broadcast)
                 for number, defence in defences.items()
             ]
             return [future.result() for future in running]
-        except BrokenProcessPool as error:
-            raise SfumatoError(
-                "a worker process ended before its client answered, for want of memory or because the script that began it has no "
-                "`if __name__ == '__main__':`, which each worker needs to import it; allowed are workers that fit, so take fewer, "
-                "and such a script."
-            ) from error
 
 
-def _start_worker(clients: dict[int, RadioClient], threads: int) -> None:
-    torch.set_num_threads(threads)
+def _hold(clients: dict[int, RadioClient]) -> None:
     # torch hands tensors to other processes as shared memory: without a copy all would train in the same weights.
     _clients.update(copy.deepcopy(clients))
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    """A pool's processes would outlive a parent that was killed, waiting for work for ever."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        wait([parent.sentinel])
-        os._exit(1)
 
 
 def _respond(number: int, defence: Defence, broadcast: bytes) -> Answer:

@@ -15,18 +15,21 @@ AT = "clip_only"
 
 def run(call: command.Call) -> None:
     """Attack every defence at the same weights: one upload, several rounds averaged, the sum of six, the known map."""
+    from functools import partial
+
     from sfumato import artifacts, records
+    from sfumato.radiomap.processes import side_by_side
     from tasks.radiomap import cells
 
     maps = cells.maps_of(call)
-    models = _models(call, AT)
     _check_trained(call)
-    every, found = cells.streams_of(call), list[records.Record]()
+    seeds, found = list(cells.streams_of(call)), list[records.Record]()
     guesses: dict[str, Any] = {}
-    for number, (seed, streams) in enumerate(every.items()):
-        for record in _of_seed(call, maps, models, seed, streams, guesses if number == 0 else {}):
-            found.append(record)
-        command.progress(number + 1, len(every), "seeds attacked", every=1)
+    attacked = side_by_side(partial(_of_seed, call), seeds, call.params.radiomap.attack.seeds_at_once)
+    for number, (made, thought) in enumerate(attacked):
+        found += made
+        guesses = guesses or thought
+        command.progress(number + 1, len(seeds), "seeds attacked", every=1)
     document = records.to_document("radiomap", "attack", LEVELS, found, TOLERANCES)
     artifacts.write_npz(
         call.root / "data/plots/radiomap/pictures" / f"{call.options['dataset']}.npz",
@@ -35,10 +38,18 @@ def run(call: command.Call) -> None:
     artifacts.write_json(call.path("metrics", "attack", ".json"), document)
 
 
-def _of_seed(
+def _of_seed(call: command.Call, seed: str) -> tuple[list[Any], dict[str, Any]]:
+    """Records of one seed, and where its first victim is put under each defence."""
+    from tasks.radiomap import cells
+
+    maps, models, streams = cells.maps_of(call), _models(call, AT), cells.streams_of(call)[seed]
+    guesses: dict[str, Any] = {}
+    return list(_records_of(call, maps, models, seed, streams, guesses)), guesses
+
+
+def _records_of(
     call: command.Call, maps: Any, models: Any, seed: str, streams: Any, guesses: dict[str, Any]
 ) -> Iterator[Any]:
-    """Records of one seed; fills in where the first victim is put under each defence."""
     from tasks.radiomap import cells
 
     public, partition = cells.public_of(call, seed), cells.partition_of(cells.model_of(call, streams))

@@ -96,6 +96,36 @@ def test_step_of_another_dvc_does_not_begin(tmp_path: Path) -> None:
     assert (kept.returncode, kept.stdout) == (0, "1\n")
 
 
+WITH_A_WORKER = """
+import multiprocessing, os, sys, time
+sys.path.insert(0, {project!r})
+from tasks import lifecycle
+lifecycle.begin()
+
+def work(path):
+    open(path, "w").write(str(os.getpid()))
+    time.sleep(60)
+
+if __name__ == "__main__":
+    worker = multiprocessing.get_context("spawn").Process(target=work, args=("pid",))
+    worker.start()
+    worker.join()
+"""
+
+
+def test_process_that_a_step_starts_begins_under_dvc_and_ends_with_the_step(tmp_path: Path) -> None:
+    """It imports the step, and its parent is the step, not the dvc process that the runner names."""
+    script, pid = tmp_path / "step.py", tmp_path / "pid"
+    script.write_text(WITH_A_WORKER.format(project=str(toy.PROJECT)))
+    environment = {**os.environ, "DVC_STAGE": "train", "SFUMATO_DVC_PID": str(os.getpid())}
+    step = subprocess.Popen([sys.executable, str(script)], cwd=tmp_path, env=environment)
+    toy.wait_until(lambda: pid.exists() and bool(pid.read_text()))
+    assert step.poll() is None
+    step.kill()
+    step.wait()
+    toy.wait_until(lambda: not is_alive(int(pid.read_text())), 5)
+
+
 def test_step_that_a_person_starts_is_left_alone() -> None:
     code = f"import sys; sys.path.insert(0, {str(toy.PROJECT)!r}); from tasks import lifecycle; lifecycle.begin()"
     code += "; import threading; print(threading.active_count())"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ SMALL = {
             "client_uploads": 24,
             "rounds": [0, 2],
             "known_map_uploads": 1,
+            "seeds_at_once": 1,
             "audit_runs": 100,
         },
     }
@@ -44,8 +46,8 @@ def _params(*changes: dict[str, Any]) -> Params:
     return parse(values)
 
 
-def _call(root: Path, **options: str) -> Call:
-    return Call(_params(), root, "radiomap", {"dataset": "city_maps", **options})
+def _call(root: Path, *changes: dict[str, Any], **options: str) -> Call:
+    return Call(_params(*changes), root, "radiomap", {"dataset": "city_maps", **options})
 
 
 @pytest.fixture(scope="module")
@@ -210,6 +212,22 @@ def test_weights_that_training_did_not_keep_are_not_taken_from_another_round() -
         attack._weights(call, models, "0/seed0", 0)
     with pytest.raises(SfumatoError, match="kept no weights '3/seed0/final'"):
         attack._weights(call, models, "3/seed0", 2)
+
+
+def test_seeds_attacked_side_by_side_give_the_bytes_of_one_after_the_other(
+    prepared: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(prepared / "data/prepared", tmp_path / "data/prepared")
+    two = {"radiomap": {"grid": {"defences": ["clip_only"], "seeds": [0, 1]}}}
+    attacked = {"attack": {"rounds": [2], "known_map_uploads": 0}}
+    warmup.run(_call(tmp_path, two))
+    train.run(_call(tmp_path, two, method="clip_only"))
+    made: list[bytes] = []
+    for processes in (1, 2):
+        attacked["attack"]["seeds_at_once"] = processes
+        attack.run(_call(tmp_path, two, {"radiomap": attacked}))
+        made.append((tmp_path / "data/metrics/radiomap/attack/city_maps.json").read_bytes())
+    assert made[0] == made[1]
 
 
 def test_models_and_records_of_another_grid_are_refused_in_one_sentence_before_anything_is_attacked(
