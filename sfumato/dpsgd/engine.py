@@ -21,6 +21,7 @@ from torch import nn
 
 from sfumato.checks import is_integer
 from sfumato.clipping import checked_clip_norm
+from sfumato.dpsgd.kernel_loading import checked_kernels
 from sfumato.dpsgd.layout import ParameterLayout
 from sfumato.dpsgd.support import Support
 from sfumato.errors import SfumatoError
@@ -81,20 +82,27 @@ class Engine(Protocol):
         ...
 
 
-def get_engine(name: str = "functional", micro_batch: int | None = None) -> Engine:
+def get_engine(name: str = "planned", micro_batch: int | None = None, kernels: str = "numba") -> Engine:
     """An engine by its name.
 
     Args:
-        name: ``functional`` (torch.func, the one to use) or ``opacus`` (Opacus's GradSampleModule, the
-            reference).
+        name: ``planned`` (one backward pass with a rule for each layer, the one to use), or one of the references:
+            ``functional`` (torch.func) and ``opacus`` (Opacus's GradSampleModule).
         micro_batch: how many examples are held at once, a public number; None chooses it by the model's
             size. It changes memory and speed, and the sum by float32 rounding.
+        kernels: of the planned engine: ``numba``, or ``torch`` for plain torch operations.
 
     Raises:
-        SfumatoError: if the name is unknown or ``micro_batch`` is not an integer of at least 1.
+        SfumatoError: if the name is unknown, ``micro_batch`` is not an integer of at least 1 or there are no such
+            kernels.
     """
     if micro_batch is not None and (not is_integer(micro_batch) or micro_batch < 1):
         raise SfumatoError(f"micro_batch is {micro_batch!r}; allowed is an integer of at least 1, or none.")
+    checked_kernels(kernels)
+    if name == "planned":
+        from sfumato.dpsgd.planned import PlannedEngine
+
+        return PlannedEngine(micro_batch, kernels)
     if name == "functional":
         from sfumato.dpsgd.functional import FunctionalEngine
 
@@ -103,7 +111,7 @@ def get_engine(name: str = "functional", micro_batch: int | None = None) -> Engi
         from sfumato.dpsgd.opacus_engine import OpacusEngine
 
         return OpacusEngine(micro_batch)
-    raise SfumatoError(f"engine is {name!r}; allowed are 'functional' and 'opacus'.")
+    raise SfumatoError(f"engine is {name!r}; allowed are 'planned', 'functional' and 'opacus'.")
 
 
 @dataclass(frozen=True)

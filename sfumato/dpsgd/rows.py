@@ -44,6 +44,8 @@ class DenseRows:
         values = self._values
         if exact or values.dtype == torch.float64:
             return vector_norm(values, dtype=torch.float64).square()
+        if values.shape[1] <= _CHUNK:
+            return vector_norm(values).double().square()
         whole = values.shape[1] // _CHUNK * _CHUNK
         pieces = values[:, :whole].view(len(values), whole // _CHUNK, _CHUNK)
         body = vector_norm(pieces).double()
@@ -91,7 +93,14 @@ def linear_rows(gradient: torch.Tensor, inputs: torch.Tensor, local: torch.Tenso
 def conv2d_rows(
     gradient: torch.Tensor, inputs: torch.Tensor, options: Mapping[str, Any], local: torch.Tensor | None
 ) -> Rows:
-    """Rows of a Conv2d weight from output gradient (B, 1, O, H', W') and inputs (B, 1, C, H, W).
+    """Rows of a Conv2d weight from output gradient (B, 1, O, H', W') and inputs (B, 1, C, H, W)."""
+    return DenseRows(conv2d_gradients(gradient, inputs, options).flatten(1), local)
+
+
+def conv2d_gradients(
+    gradient: torch.Tensor, inputs: torch.Tensor, options: Mapping[str, Any]
+) -> torch.Tensor:
+    """Gradients (B, O, ...) of a Conv2d weight from output gradient (B, 1, O, H', W') and inputs (B, 1, C, H, W).
 
     Patches of the input are multiplied with the output gradient; where they would be large, the same gradients
     come from one convolution in which every example is a group of its own. Shapes alone decide.
@@ -99,8 +108,8 @@ def conv2d_rows(
     positions = gradient.shape[3] * gradient.shape[4]
     patch = inputs.shape[2] * options["kernel"][0] * options["kernel"][1]
     if positions >= 128 and patch * positions > 65_536:
-        return DenseRows(_by_groups(gradient, inputs, options).flatten(1), local)
-    return DenseRows(_by_patches(gradient, inputs, options).flatten(1), local)
+        return _by_groups(gradient, inputs, options)
+    return _by_patches(gradient, inputs, options)
 
 
 def _by_groups(gradient: torch.Tensor, inputs: torch.Tensor, options: Mapping[str, Any]) -> torch.Tensor:

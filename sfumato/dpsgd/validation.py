@@ -64,11 +64,20 @@ def validate(module: nn.Module, engine: str = "functional") -> None:
     """
     if engine not in ("functional", "opacus"):
         raise SfumatoError(f"engine is {engine!r}; allowed are 'functional' and 'opacus'.")
-    for name, layer in layers(module):
-        _refuse(name, layer, _refusal(layer))
+    refuse_layers(module)
     _check_parameters(module)
     for name, layer in layers(module):
         _refuse(name, layer, _opacus_refusal(layer) if engine == "opacus" else None)
+
+
+def refuse_layers(module: nn.Module) -> None:
+    """Refuse a module that holds a layer of torch which no engine takes.
+
+    Raises:
+        UnsupportedLayerError: naming the layer (dotted name and class) and what to use instead.
+    """
+    for name, layer in layers(module):
+        _refuse(name, layer, _refusal(layer))
 
 
 def _refuse(name: str, layer: nn.Module, reason: str | None) -> None:

@@ -24,8 +24,10 @@ from tests.sfumato.dpsgd.reference import (
     supports,
 )
 
-ENGINES = ["functional", "opacus"]
-CASES = [("functional", name) for name in MODELS] + [("opacus", name) for name in OPACUS_MODELS]
+ENGINES = ["planned", "functional", "opacus"]
+CASES = [(engine, name) for engine in ENGINES[:2] for name in MODELS] + [
+    ("opacus", name) for name in OPACUS_MODELS
+]
 
 
 def close(found: torch.Tensor, wanted: torch.Tensor, tolerance: float = 1e-5) -> bool:
