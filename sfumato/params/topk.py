@@ -54,8 +54,8 @@ class Optimizer(Section):
 
     name: Literal["sgd", "adam"]
     momentum: Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
-    engine: Literal["functional", "opacus"]
-    micro_batch: Count
+    engine: Literal["planned", "functional", "opacus"]
+    micro_batch: Count | None
 
 
 class Warmup(Section):

@@ -97,7 +97,7 @@ def fit(
         targets: Tensor[rows].
         streams: randomness, seeded for simulation or the system's for release.
         loss: per-example losses from outputs and targets.
-        engine: how per-example gradients are made; torch.func by default.
+        engine: how per-example gradients are clipped and summed; the planned engine by default.
         held_out: rows for measurements during the fit.
         observer: called with the state after each step.
 
@@ -114,7 +114,7 @@ def fit(
     model = cast("object", module)
     if not isinstance(model, nn.Module):
         raise SfumatoError(f"module is a {type(model).__name__}; allowed is a torch.nn.Module.")
-    problem = Problem(module, inputs, targets, loss, engine or get_engine("functional"), probe)
+    problem = Problem(module, inputs, targets, loss, engine or get_engine(), probe)
     check_mixing(module, tuple(inputs.shape[1:]), inputs.dtype, streams.stream("mix_check"))
     if loss is cross_entropy:
         _check_classes(module, inputs, targets)

@@ -90,7 +90,7 @@ class Problem:
     inputs: Tensor
     targets: Tensor
     loss: Loss = cross_entropy
-    engine: Engine = field(default_factory=lambda: get_engine("functional"))
+    engine: Engine = field(default_factory=get_engine)
     probe: Probe | None = None
     canaries: Canaries | None = None
 
