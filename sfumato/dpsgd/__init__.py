@@ -18,6 +18,7 @@ from sfumato.dpsgd.engine import Batch, ClippedSum, Engine, Loss, get_engine
 from sfumato.dpsgd.layout import ParameterLayout
 from sfumato.dpsgd.mixing import check_examples_do_not_mix, check_mixing
 from sfumato.dpsgd.optimizers import Adam, Optimizer, Sgd, State, restrict_state
+from sfumato.dpsgd.private_optimizer import PrivateOptimizer
 from sfumato.dpsgd.privatize import privatize
 from sfumato.dpsgd.support import Support
 from sfumato.dpsgd.taps import FastPooling
@@ -32,6 +33,7 @@ __all__ = [
     "Loss",
     "Optimizer",
     "ParameterLayout",
+    "PrivateOptimizer",
     "Sgd",
     "State",
     "Support",

@@ -1,8 +1,10 @@
-"""Rules for Conv2d weights: sampled dot products, tiles of them or products with patches; or plain torch.
+"""Rules for Conv2d weights: sampled sums of products, tiles of them, or plain torch.
 
 >>> shape = ConvShape((1, 4, 4), (2, 4, 4), (3, 3), padding=(1, 1, 1, 1))
->>> choose(shape, np.arange(18), np.arange(2))[0]
-'sampled'
+>>> choose(shape, np.arange(0, 18, 3), np.arange(2))
+('sampled', '33% of 2 rows')
+>>> choose(shape, np.arange(18), np.arange(2))
+('tiled', '100% of 2 rows')
 """
 
 from __future__ import annotations
@@ -21,22 +23,16 @@ from sfumato.dpsgd.kernel_layout import ConvShape, rows_of
 from sfumato.dpsgd.layer_rules import Compute, Inputs
 from sfumato.dpsgd.rows import conv2d_gradients
 
-SMALL_PLANE: Final = 200
-"""Below so many numbers of an output plane (8 x 8 against 16 x 16), sampled dot products are too short to be fast."""
-LARGE_PLANE: Final = 600
-"""From so many on (32 x 32 against 16 x 16), copying patches for a product costs more than tiles of dot products."""
-SMALL_DENSITY: Final = 0.3
-"""On small planes, all gradients of the rows by one product cost about as much as this part of them, one by one."""
-MIDDLE_DENSITY: Final = 0.35
-"""The same on planes between the two."""
-TILED_DENSITY: Final = 0.4
-"""The same for tiles of four rows by four columns."""
-FEWEST_ROWS: Final = 16
-"""With fewer output channels, a product is not worth its patches."""
-SHORTEST_RUN: Final = 32
-"""Patches are copied in runs of a filter's row with its channels; shorter ones are slow."""
-HELD: Final = 400_000
-"""Numbers of patches and gradients in work at once: what the second cache holds."""
+LANES: Final = 16
+"""Examples that a kernel computes side by side."""
+TILED_DENSITY: Final = 0.6
+"""From this part of the chosen rows on, all their gradients by tiles cost less than the active ones, one by one."""
+BAND: Final = 22_000
+"""Vectors of 16 numbers that a band of inputs and output gradients takes: 1.4 MB, which the second cache holds."""
+CHUNK: Final = 500_000_000
+"""Vectors of inputs that coordinates are sampled from before the next ones are read: what the first cache holds."""
+RUN: Final = 8
+"""Coordinates that the kernel samples at once from one output channel."""
 
 
 def choose(shape: ConvShape, local: NDArray[np.int64], rows: NDArray[np.int64]) -> tuple[str, str]:
@@ -48,16 +44,10 @@ def choose(shape: ConvShape, local: NDArray[np.int64], rows: NDArray[np.int64]) 
         rows: the output channels that they lie in.
     """
     density = len(local) / max(1, len(rows) * shape.columns)
-    what = f"{density:.0%} of {len(rows)} rows, planes of {shape.span}"
+    what = f"{density:.0%} of {len(rows)} rows"
     if shape.groups > 1:
-        return "sampled", f"{shape.groups} groups: {what}"
-    run = shape.inputs[0] * (shape.kernel[1] if shape.dilation[1] == 1 else 1)
-    if run >= SHORTEST_RUN and len(rows) >= FEWEST_ROWS and shape.span < LARGE_PLANE:
-        if density > (SMALL_DENSITY if shape.span < SMALL_PLANE else MIDDLE_DENSITY):
-            return "gemm", f"dense: {what}"
-    elif density > TILED_DENSITY and len(rows) >= 4 and shape.columns >= 4:
-        return "tiled", f"dense: {what}"
-    return "sampled", f"sparse: {what}"
+        return "sampled", f"{shape.groups} groups, {what}"
+    return ("tiled" if density > TILED_DENSITY else "sampled"), what
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +57,7 @@ class ConvLayout:
     Attributes:
         shape: the convolution.
         local: the active coordinates of the flat weight, sorted.
-        kind: ``sampled``, ``tiled`` or ``gemm``.
+        kind: ``sampled`` or ``tiled``.
     """
 
     shape: ConvShape
@@ -75,135 +65,217 @@ class ConvLayout:
     kind: str
 
     @cached_property
-    def rows(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The chosen output channels, and where among the coordinates each begins."""
-        return rows_of(self.local, self.shape.columns)
+    def rows(self) -> NDArray[np.int64]:
+        """The chosen output channels."""
+        return rows_of(self.local, self.shape.columns)[0]
 
     @cached_property
-    def reads(self) -> NDArray[np.int64]:
-        """Where in the packed image the kernel reads."""
-        return self.shape.offsets(self.local if self.kind == "sampled" else np.arange(self.shape.columns))
+    def g_blocks(self) -> NDArray[np.int64]:
+        """Where the blocks of output channels begin that hold a chosen one."""
+        return np.unique(self.rows // LANES) * LANES
+
+    @cached_property
+    def x_blocks(self) -> NDArray[np.int64]:
+        """Where the blocks of input channels begin."""
+        return np.arange(0, self.shape.inputs[0], LANES)
+
+    @cached_property
+    def band(self) -> int:
+        """Rows of output positions that are packed at once."""
+        return self.shape.band(len(self.g_blocks) * LANES, BAND)
+
+    @cached_property
+    def sizes(self) -> tuple[int, int]:
+        """Numbers in the packed x and g."""
+        (channels, _, _), (_, _, wide) = self.shape.inputs, self.shape.outputs
+        x = channels * self.shape.read_rows(self.band) * self.shape.read_columns
+        return x * LANES, len(self.g_blocks) * LANES * self.band * wide * LANES
+
+    @cached_property
+    def numbers(self) -> NDArray[np.int64]:
+        """How to pack x: zeros at the top and the left, rows and columns."""
+        top, left = self.shape.padding[:2]
+        return np.array([top, left, self.shape.read_rows(self.band), self.shape.read_columns], np.int64)
+
+    @cached_property
+    def steps(self) -> NDArray[np.int64]:
+        """The band, a window's steps to the right and down in bytes, and the stride down."""
+        down, across = self.shape.stride
+        vector = 4 * LANES
+        return np.array([self.band, vector * across, vector * down * self.shape.read_columns, down], np.int64)
+
+    @cached_property
+    def _order(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """The order of sampled coordinates, and of each segment its row and where it begins (one more at the end).
+
+        Coordinates of one output channel go together, and those of a chunk of input channels before the next chunk.
+        """
+        shape = self.shape
+        plane = shape.read_rows(self.band) * shape.read_columns
+        windows = shape.windows(self.local, self.band)
+        expected = len(self.local) / (max(1, len(self.rows)) * shape.inputs[0] // shape.groups or 1)
+        channels = max(CHUNK // plane, int(np.ceil(RUN / max(expected, 1e-9))))
+        row, chunk = self.local // shape.columns, windows // (plane * channels)
+        order = np.lexsort((windows, row, chunk))
+        keys = (chunk * shape.outputs[0] + row)[order]
+        segments = np.flatnonzero(np.diff(keys, prepend=-1))
+        return order, row[order][segments], np.append(segments, len(order)).astype(np.int64)
+
+    @property
+    def segments(self) -> NDArray[np.int64]:
+        """Where each segment of sampled coordinates begins."""
+        return self._order[2]
+
+    @cached_property
+    def planes(self) -> NDArray[np.int64]:
+        """Where the plane of each segment, or of each chosen output channel, begins in the packed g, in bytes."""
+        rows = self._order[1] if self.kind == "sampled" else self.rows
+        slots = np.searchsorted(self.g_blocks, rows // LANES * LANES) * LANES + rows % LANES
+        return slots * (self.band * self.shape.outputs[2] * 4 * LANES)
+
+    @cached_property
+    def windows(self) -> NDArray[np.int64]:
+        """Where the window of each sampled coordinate, or of each entry of a filter, begins in the packed x, in bytes."""
+        local = (
+            self.local[self._order[0]]
+            if self.kind == "sampled"
+            else np.arange(self.shape.columns, dtype=np.int64)
+        )
+        return self.shape.windows(local, self.band) * (4 * LANES)
 
     @cached_property
     def columns(self) -> int:
         """How many numbers the kernel writes for each example."""
-        return len(self.local) if self.kind == "sampled" else len(self.rows[0]) * self.shape.columns
+        return len(self.local) if self.kind == "sampled" else len(self.rows) * self.shape.columns
 
     @cached_property
     def places(self) -> NDArray[np.int64]:
         """Where among the kernel's numbers each active coordinate stands."""
         if self.kind == "sampled":
-            return np.arange(len(self.local))
+            return np.argsort(self._order[0]).astype(np.int64)
         row, column = self.local // self.shape.columns, self.local % self.shape.columns
-        row = np.searchsorted(self.rows[0], row)
-        if self.kind == "gemm":  # the order of its patches is row, a, b, channel
-            (high, wide), channels = self.shape.kernel, self.shape.inputs[0]
-            column = column % (high * wide) * channels + column // (high * wide)
-        return row * self.shape.columns + column
+        return np.searchsorted(self.rows, row) * self.shape.columns + column
 
     @cached_property
     def mask(self) -> NDArray[np.bool_]:
-        """Which of the kernel's numbers are active; empty if all are."""
+        """Which of the kernel's numbers are active; one for all if all are."""
         if len(self.local) == self.columns:
-            return np.zeros(0, np.bool_)
+            return np.ones(1, np.bool_)
         mask = np.zeros(self.columns, np.bool_)
         mask[self.places] = True
         return mask
 
 
+class Scratch:
+    """Memory that the layers of one clipped sum use one after the other, so that it stays in the caches."""
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self._held = dict[str, torch.Tensor]()
+        self._noted: tuple[torch.Tensor, NDArray[np.int64], torch.Tensor] | None = None
+
+    def floats(self, name: str, size: int) -> NDArray[np.float32]:
+        """At least so many numbers, aligned, of any values; the same memory for the same name."""
+        held = self._held.get(name)
+        if held is None or len(held) < size:
+            held = self._held[name] = torch.empty(size)  # torch aligns it
+        return held.numpy()
+
+    def note(self, gradient: torch.Tensor, blocks: NDArray[np.int64], sums: torch.Tensor) -> None:
+        """Keep the sums (planes, lanes) over the positions of an output gradient at blocks of 16 channels."""
+        self._noted = (gradient, blocks, sums)
+
+    def noted(self, gradient: torch.Tensor) -> tuple[NDArray[np.int64], torch.Tensor] | None:
+        """What was noted last, if it was for that very gradient."""
+        noted, self._noted = self._noted, None
+        return noted[1:] if noted is not None and noted[0] is gradient else None
+
+
+def slots_of(channels: NDArray[np.int64], blocks: NDArray[np.int64]) -> torch.Tensor | None:
+    """Tensor[R], int64: where channels stand among blocks of 16; None if they are not all there.
+
+    >>> slots_of(np.array([1, 33]), np.array([0, 32]))
+    tensor([ 1, 17])
+    """
+    begins = channels // LANES * LANES
+    found = np.minimum(np.searchsorted(blocks, begins), len(blocks) - 1)
+    if not (blocks[found] == begins).all():
+        return None
+    return torch.from_numpy(found * LANES + channels % LANES)
+
+
 class ConvPart:
-    """The active coordinates of a Conv2d weight, by a compiled kernel or by a product with patches."""
+    """The active coordinates of a Conv2d weight, by a compiled kernel."""
 
-    def __init__(self, layout: ConvLayout, kernels: Any) -> None:
-        """Prepare scratch for one sum."""
-        self._layout, self._kernels = layout, kernels
-        shape, rows = layout.shape, len(layout.rows[0])
-        sizes = () if layout.kind == "gemm" else ((shape.packed,), (rows, shape.span))
-        self._scratch = tuple(torch.zeros(size).numpy() for size in sizes)  # torch aligns it
-        self._buffer = torch.empty(0, layout.columns)
-        self._values: torch.Tensor | None = None
-        self._sum: torch.Tensor | None = None
-
-    def observe(self, inputs: Inputs, gradient: torch.Tensor, squares: torch.Tensor) -> None:
-        """Compute the gradients of a micro-batch and add their squares."""
-        layout, (rows, begin) = self._layout, self._layout.rows
-        if len(self._buffer) < len(gradient):  # kept, since fresh pages cost more than the kernel's writes
-            self._buffer = torch.empty(len(gradient), layout.columns)
-        self._values = self._buffer[: len(gradient)]
-        out = (self._values.numpy(), squares.numpy())
-        if layout.kind == "gemm":
-            self._multiply(inputs[0].detach(), gradient.detach(), self._values, squares)
-            return
-        x, g, numbers = inputs[0].detach().numpy(), gradient.detach().numpy(), layout.shape.numbers
-        if layout.kind == "sampled":
-            self._kernels.conv_sampled(x, g, rows, begin, layout.reads, numbers, *self._scratch, *out)
-        else:
-            self._kernels.conv_tiled(x, g, rows, layout.reads, numbers, *self._scratch, layout.mask, *out)
-
-    def _multiply(
-        self, x: torch.Tensor, g: torch.Tensor, values: torch.Tensor, squares: torch.Tensor
-    ) -> None:
-        """All gradients of the chosen rows: a product of output gradients and patches, a few examples at a time."""
-        shape, chosen = self._layout.shape, self._layout.rows[0]
-        top, left, bottom, right = shape.padding
-        images = functional.pad(x.permute(0, 2, 3, 1), (0, 0, left, right, top, bottom)).contiguous()
-        planes = g.permute(0, 2, 3, 1).flatten(1, 2)
-        if len(chosen) < shape.outputs[0]:
-            planes = planes.index_select(2, torch.from_numpy(chosen))
-        count, positions = len(x), shape.outputs[1] * shape.outputs[2]
-        step = max(1, HELD // (shape.columns * (positions + len(chosen))))
-        out = values.view(count, len(chosen), shape.columns)
-        for start in range(0, count, step):
-            patches = _patches(images[start : start + step], shape).reshape(-1, positions, shape.columns)
-            part = slice(start, start + step)
-            torch.bmm(planes[part].transpose(1, 2), patches, out=out[part])
-            self._kernels.rows_squares(values[part].numpy(), self._layout.mask, squares[part].numpy())
-
-    def add(self, weights: torch.Tensor, broken: torch.Tensor) -> None:
-        """One product of the weights and the gradients."""
-        if self._values is None:
-            return
-        values, self._values = self._values, None
-        values.index_fill_(0, torch.nonzero(broken).flatten(), 0.0)
-        if self._sum is None:
-            self._sum = torch.zeros(values.shape[1])
-        self._sum.addmv_(values.t(), weights.float())
-
-    def result(self) -> torch.Tensor:
-        """The sum at the active coordinates; of length 0 if nothing was added."""
-        if self._sum is None:
-            return torch.zeros(0, dtype=torch.float64)
-        values = self._sum
-        return values if self._layout.kind == "sampled" else values[torch.from_numpy(self._layout.places)]
-
-
-def _patches(images: torch.Tensor, shape: ConvShape) -> torch.Tensor:
-    """A view (n, Ho, Wo, kh, kw, C) of padded images (n, H, W, C): what each output position reads."""
-    example, row, column, channel = images.stride()
-    sizes = (len(images), *shape.outputs[1:], *shape.kernel, shape.inputs[0])
-    steps = (
-        row * shape.stride[0],
-        column * shape.stride[1],
-        row * shape.dilation[0],
-        column * shape.dilation[1],
-    )
-    return images.as_strided(sizes, (example, *steps, channel), images.storage_offset())
-
-
-class ShiftPart:
-    """The active coordinates of a Conv2d bias, by a compiled kernel."""
-
-    def __init__(self, channels: NDArray[np.int64], kernels: Any) -> None:
-        """Prepare one sum over the active output channels."""
-        self._channels, self._kernels = channels, kernels
+    def __init__(self, layout: ConvLayout, kernels: Any, scratch: Scratch) -> None:
+        """Prepare one sum."""
+        self._layout, self._kernels, self._scratch = layout, kernels, scratch
+        self._buffer = torch.empty(0)
         self._values: torch.Tensor | None = None
         self._sum = torch.zeros(0)
 
     def observe(self, inputs: Inputs, gradient: torch.Tensor, squares: torch.Tensor) -> None:
-        """Run the kernel on a micro-batch."""
+        """Compute the gradients of a micro-batch and add their squares."""
+        layout = self._layout
+        lanes = -(-len(gradient) // LANES) * LANES
+        if (
+            len(self._buffer) < lanes * layout.columns
+        ):  # kept, since fresh pages cost more than the kernel's writes
+            self._buffer = torch.empty(lanes * layout.columns)
+        self._values = self._buffer[: lanes * layout.columns].view(layout.columns, lanes)
+        images = [part.detach().permute(0, 2, 3, 1).contiguous().numpy() for part in (inputs[0], gradient)]
+        blocks = layout.x_blocks, layout.g_blocks
+        scratch = [self._scratch.floats(name, size) for name, size in zip("xg", layout.sizes, strict=True)]
+        sums = torch.empty(len(layout.g_blocks) * LANES, lanes)
+        packed = layout.numbers, layout.steps, *scratch, self._values.numpy(), sums.numpy()
+        if layout.kind == "sampled":
+            reads = layout.planes, layout.segments, layout.windows
+            self._kernels.conv_sampled(*images, *blocks, *reads, *packed, squares.numpy())
+        else:
+            reads = layout.planes, layout.windows
+            self._kernels.conv_tiled(*images, *blocks, *reads, *packed, layout.mask, squares.numpy())
+        self._scratch.note(gradient, layout.g_blocks, sums)
+
+    def add(self, weights: torch.Tensor, broken: torch.Tensor) -> None:
+        """One product of the gradients and the weights."""
+        if self._values is None:
+            return
+        values, self._values = self._values, None
+        values.index_fill_(1, torch.nonzero(broken).flatten(), 0.0)
+        if not len(self._sum):
+            self._sum = torch.zeros(len(self._layout.local))
+        lanes = torch.zeros(values.shape[1])
+        lanes[: len(weights)] = weights
+        self._kernels.weighted_rows(values.numpy(), self._layout.places, lanes.numpy(), self._sum.numpy())
+
+    def result(self) -> torch.Tensor:
+        """The sum at the active coordinates; of length 0 if nothing was added."""
+        return self._sum
+
+
+class ShiftPart:
+    """The active coordinates of a Conv2d bias: from the sums that the weight's kernel made by the way, or by a kernel."""
+
+    def __init__(self, channels: NDArray[np.int64], kernels: Any, scratch: Scratch) -> None:
+        """Prepare one sum over the active output channels."""
+        self._channels, self._kernels, self._scratch = channels, kernels, scratch
+        self._blocks: NDArray[np.int64] | None = None
+        self._slots: torch.Tensor | None = None
+        self._values: torch.Tensor | None = None
+        self._sum = torch.zeros(0)
+
+    def observe(self, inputs: Inputs, gradient: torch.Tensor, squares: torch.Tensor) -> None:
+        """See a micro-batch."""
+        noted = self._scratch.noted(gradient)
+        if noted is not None and self._blocks is not noted[0]:
+            self._blocks, self._slots = noted[0], slots_of(self._channels, noted[0])
+        if noted is not None and self._slots is not None:
+            self._values = noted[1].index_select(0, self._slots)[:, : len(gradient)].t().contiguous()
+            squares += self._values.square().sum(dim=1, dtype=torch.float64)
+            return
         self._values = torch.empty(len(gradient), len(self._channels))
-        arrays = gradient.detach().numpy(), self._channels, self._values.numpy(), squares.numpy()
-        self._kernels.plane_sums(*arrays)
+        positions = gradient.detach().permute(0, 2, 3, 1).flatten(1, 2).contiguous().numpy()
+        self._kernels.plane_sums(positions, self._channels, self._values.numpy(), squares.numpy())
 
     def add(self, weights: torch.Tensor, broken: torch.Tensor) -> None:
         """One product of the weights and the gradients."""

@@ -1,11 +1,11 @@
-"""Where the entries of a convolution's filter read a packed image: sizes and offsets for the kernels.
+"""Where the entries of a convolution's filter read a packed band of images: sizes and offsets for the kernels.
 
-A padded image is split into one plane for each phase of the stride, so that every filter entry reads one
-contiguous piece of it, whatever stride and dilation are. Nothing is unfolded.
+A band is some rows of output positions, and the rows of the padded image that they read. Sixteen examples lie side by
+side in it, so that an offset counts vectors of them.
 
 >>> shape = ConvShape(inputs=(1, 4, 4), outputs=(2, 2, 2), kernel=(2, 2), stride=(2, 2), padding=(0, 0, 0, 0))
->>> shape.planes, shape.offsets(np.arange(8))
-((2, 2), array([ 0,  4,  8, 12,  0,  4,  8, 12]))
+>>> shape.read_rows(2), shape.read_columns, shape.windows(np.arange(8), band=2)
+(4, 4, array([0, 1, 4, 5, 0, 1, 4, 5]))
 """
 
 from __future__ import annotations
@@ -14,9 +14,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-
-_LANES = 16
-"""Lengths are rounded up to so many numbers, the width of the widest vector registers in float32."""
 
 
 @dataclass(frozen=True)
@@ -47,58 +44,43 @@ class ConvShape:
         return self.inputs[0] // self.groups * self.kernel[0] * self.kernel[1]
 
     @property
-    def padded(self) -> tuple[int, int]:
-        """Height and width of a padded image."""
-        top, left, bottom, right = self.padding
-        return self.inputs[1] + top + bottom, self.inputs[2] + left + right
+    def read_columns(self) -> int:
+        """How many columns of a padded image the output positions of one row read."""
+        return (self.outputs[2] - 1) * self.stride[1] + (self.kernel[1] - 1) * self.dilation[1] + 1
 
-    @property
-    def planes(self) -> tuple[int, int]:
-        """Height and width of the plane of one phase."""
-        height, width = self.padded
-        return -(-height // self.stride[0]), -(-width // self.stride[1])
+    def read_rows(self, band: int) -> int:
+        """How many rows of a padded image so many rows of output positions read."""
+        return (band - 1) * self.stride[0] + (self.kernel[0] - 1) * self.dilation[0] + 1
 
-    @property
-    def span(self) -> int:
-        """The length of an output plane in rows as wide as a phase plane, rounded up."""
-        _, height, width = self.outputs
-        return _rounded((height - 1) * self.planes[1] + width)
+    def band(self, planes: int, vectors: int) -> int:
+        """The most rows of output positions that are packed at once, at least 1.
 
-    @property
-    def packed(self) -> int:
-        """The length of a packed image, with zeros at the end for the longest reach of a filter entry."""
-        channels, (height, width) = self.inputs[0], self.planes
-        down, across = (
-            (k - 1) * d // s for k, d, s in zip(self.kernel, self.dilation, self.stride, strict=True)
-        )
-        plane = height * width
-        return _rounded(
-            channels * self.stride[0] * self.stride[1] * plane + down * width + across + self.span
-        )
+        Args:
+            planes: how many planes of output gradients are packed.
+            vectors: how many vectors x and the output gradients may take together.
+        """
+        (channels, _, _), (_, high, wide) = self.inputs, self.outputs
+        fitting = [
+            rows
+            for rows in range(1, high + 1)
+            if channels * self.read_rows(rows) * self.read_columns + planes * rows * wide <= vectors
+        ]
+        most = max(fitting, default=1)
+        return -(-high // -(-high // most))  # as even as they can be
 
-    @property
-    def numbers(self) -> NDArray[np.int64]:
-        """What the kernels need to pack an image: top, left, stride down and across, plane height and width."""
-        return np.array([*self.padding[:2], *self.stride, *self.planes], np.int64)
-
-    def offsets(self, local: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Where in the packed image each filter entry starts to read.
+    def windows(self, local: NDArray[np.int64], band: int) -> NDArray[np.int64]:
+        """Where in the packed x each filter entry starts to read, in vectors.
 
         Args:
             local: indices into the flat weight (outputs, inputs / groups, height, width).
+            band: rows of output positions.
         """
-        (high, wide), (down, across) = self.kernel, self.stride
+        high, wide = self.kernel
         row, column = local // self.columns, local % self.columns
         per_group = self.inputs[0] // self.groups
         channel = row // (self.outputs[0] // self.groups) * per_group + column // (high * wide)
         a, b = column // wide % high * self.dilation[0], column % wide * self.dilation[1]
-        height, width = self.planes
-        phase = (channel * down + a % down) * across + b % across
-        return (phase * height + a // down) * width + b // across
-
-
-def _rounded(length: int) -> int:
-    return -(-length // _LANES) * _LANES
+        return (channel * self.read_rows(band) + a) * self.read_columns + b
 
 
 def same_padding(kernel: tuple[int, int], dilation: tuple[int, int]) -> tuple[int, int, int, int]:

@@ -1,13 +1,13 @@
 """Kernels for per-example gradients on a CPU, compiled by Numba when this module is imported.
 
-Arrays are float32 views of torch tensors; images may have any strides. Kernels run on one thread and release
-the GIL. N examples, C input and O output channels, R chosen output channels. The gradient of one example is
+Arrays are float32 views of torch tensors. Kernels run on one thread and release the GIL. The gradient of one example is
 
     G[o, c, a, b] = sum over h, w of g[o, h, w] * xpad[c, h*down + a*dilation, w*across + b*dilation]
 
-What makes them fast: slices outside of the loops (``x[start:]`` and then ``x[i]``; ``x[start + i]`` is 12 times
-slower), four sums at once, aligned scratch that torch allocates, and sums that may be reassociated; unlike with
-``fastmath=True``, NaN and infinity keep their meaning, which clipping relies on.
+Sixteen examples are computed side by side, one in each lane of a vector: images are packed with the examples innermost,
+a band of rows at a time that the second cache holds, and then every coordinate is a plain sum of products over the
+positions, whatever stride, dilation and size the layer has. NaN and infinity keep their meaning, which clipping relies
+on.
 
 >>> squares(np.array([3.0, 4.0], np.float32))
 25.0
@@ -24,8 +24,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from llvmlite import binding
-from numba import config, njit
+from numba import njit
+
+from sfumato.dpsgd.lanes import LANES, WIDE, dots, plane_sum, transpose
 
 _ZERO = np.float32(0)
 _CHUNK = 1024  # float32 sums of so many squares in 16 lanes are exact to 1e-6
@@ -35,20 +36,6 @@ _OPTIONS: dict[str, Any] = {
     "boundscheck": False,
     "error_model": "numpy",
 }
-
-
-def _ask_for_wide_vectors() -> None:
-    """Let LLVM use all of AVX-512, where it would keep to half: tiles on large planes ran 1.3 to 1.6 times as fast.
-
-    The setting is that of ``NUMBA_CPU_FEATURES``, holds for the process and gives way to the user's own.
-    """
-    features = binding.get_host_cpu_features()
-    settings: Any = config
-    if settings.CPU_FEATURES is None and settings.CPU_NAME is None and features.get("avx512f"):
-        settings.CPU_FEATURES = features.flatten() + ",-prefer-256-bit"
-
-
-_ask_for_wide_vectors()
 
 
 def _compiled(signature: str) -> Callable[[Any], Any]:
@@ -61,6 +48,13 @@ def _compiled(signature: str) -> Callable[[Any], Any]:
             return njit(signature, **_OPTIONS)(function)
 
     return decorate
+
+
+_TALL = 4 if WIDE else 2
+_FEW = 4 if WIDE else 2
+_MANY = 8 if WIDE else 4
+_dots_tile, _dots_tall = dots(_TALL, _TALL), dots(_TALL, 1)
+_dots_many, _dots_few, _dots_one = dots(1, _MANY), dots(1, _FEW), dots(1, 1)
 
 
 @_compiled("float64(float32[::1])")
@@ -76,45 +70,335 @@ def squares(values):
     return total
 
 
-@_compiled("float64(float32[::1], boolean[::1])")
-def masked_squares(values, mask):
-    """Zero in place where the mask is false, and the sum of the squares of the rest; no mask at all masks nothing."""
-    for i in range(mask.shape[0]):
-        values[i] = values[i] if mask[i] else _ZERO
-    return squares(values)
+@_compiled("void(float32[:,:,:,::1], int64[::1], int64[::1], int64[::1], float32[::1])")
+def pack(images, blocks, begin, numbers, out):
+    """A band of rows of up to 16 examples, with the examples innermost: out (channel, row, column, 16).
 
-
-@_compiled("void(float32[:,:,:], int64[::1], float32[::1])")
-def pack_image(x, numbers, out):
-    """Image x (C, H, W) into the phase planes (C, down, across, height, width) of a flat, zeroed array."""
-    channels, high, wide = x.shape
-    top, left, down, across = numbers[0], numbers[1], numbers[2], numbers[3]
-    height, width = numbers[4], numbers[5]
-    plane = down * across * height * width
-    for h in range(high):
-        hp = h + top
-        for phase in range(across):
-            w0 = (phase - left) % across
-            n = (wide - w0 + across - 1) // across
-            start = ((hp % down * across + phase) * height + hp // down) * width + (w0 + left) // across
-            for c in range(channels):
-                source, target = x[c, h, w0:], out[c * plane + start :]
-                if across == 1:
-                    for i in range(n):
-                        target[i] = source[i]
+    Args:
+        images: (N, H, W, C).
+        blocks: where the blocks of up to 16 channels begin that are packed.
+        begin: first example, how many, first row of the padded image.
+        numbers: zeros at the top and at the left, rows and columns of the band.
+        out: flat.
+    """
+    _, high, wide, channels = images.shape
+    first, count, start = begin[0], begin[1], begin[2]
+    top, left, rows, columns = numbers[0], numbers[1], numbers[2], numbers[3]
+    plane = rows * columns * LANES
+    source, target = images.ctypes.data, out.ctypes.data
+    inside = min(wide, columns - left)
+    for block in range(blocks.shape[0]):
+        c0 = blocks[block]
+        size = min(LANES, channels - c0)
+        base = block * LANES * plane
+        for row in range(rows):
+            h = start + row - top
+            if h < 0 or h >= high:
+                for c in range(size):
+                    at = base + c * plane + row * columns * LANES
+                    out[at : at + columns * LANES] = _ZERO
+                continue
+            for c in range(size):
+                at = base + c * plane + row * columns * LANES
+                out[at : at + min(left, columns) * LANES] = _ZERO
+                out[at + (left + max(inside, 0)) * LANES : at + columns * LANES] = _ZERO
+            for w in range(inside):
+                at = base + (row * columns + left + w) * LANES
+                if size == LANES:
+                    begins = source + 4 * (((first * high + h) * wide + w) * channels + c0)
+                    step = 4 * high * wide * channels
+                    transpose(begins, step, count, target + 4 * at, 4 * plane)
                 else:
-                    for i in range(n):
-                        target[i] = source[i * across]
+                    for c in range(size):
+                        for n in range(count):
+                            out[at + c * plane + n] = images[first + n, h, w, c0 + c]
+                        for n in range(count, LANES):
+                            out[at + c * plane + n] = _ZERO
 
 
-@_compiled("void(float32[:,:,:], int64[::1], int64, float32[:,::1])")
-def pack_planes(g, rows, width, out):
-    """Planes g (O, Ho, Wo) of the chosen channels, in rows of ``width`` numbers: out (R, span), zeroed."""
-    for h in range(g.shape[1]):
-        for r in range(rows.shape[0]):
-            source, target = g[rows[r], h], out[r, h * width :]
-            for w in range(g.shape[2]):
-                target[w] = source[w]
+@_compiled("void(float32[::1], int64, int64, int64, boolean, float32[:,::1])")
+def packed_sums(gs, plane, count, first, fresh, sums):
+    """Sums of the packed planes, each of ``count`` vectors and ``plane`` numbers after the other: sums (planes, lanes)."""
+    for slot in range(sums.shape[0]):
+        source = gs.ctypes.data + 4 * slot * plane
+        plane_sum(source, count, sums.ctypes.data + 4 * (slot * sums.shape[1] + first), fresh)
+
+
+@_compiled(
+    "void(float32[:,:,:,::1], float32[:,:,:,::1], int64[::1], int64[::1], int64[::1], int64[::1], int64[::1], int64[::1],"
+    "int64[::1], float32[::1], float32[::1], float32[:,::1], float32[:,::1], float64[::1])"
+)
+def conv_sampled(
+    x, g, x_blocks, g_blocks, planes, segments, windows, x_numbers, steps, xs, gs, out, sums, norms
+):
+    """Gradients at chosen coordinates: out (K, lanes); their squares are added to norms (N,).
+
+    Args:
+        x: images (N, H, W, C).
+        g: output gradients (N, Ho, Wo, O).
+        x_blocks: see ``pack``.
+        g_blocks: see ``pack``.
+        planes: of each segment of coordinates, where its plane begins in the packed g, in bytes.
+        segments: where each segment begins among the coordinates, and their number.
+        windows: of each coordinate, where its window begins in the packed x, in bytes.
+        x_numbers: see ``pack``.
+        steps: rows of output positions in a band, the windows' steps to the right and down in bytes, and the stride down.
+        xs: scratch for the packed x.
+        gs: scratch for the packed g.
+        out: one row for each coordinate, one lane for each example.
+        sums: see ``packed_sums``.
+        norms: (N,).
+    """
+    high, wide = g.shape[1], g.shape[2]
+    band, right, down = steps[0], steps[1], steps[2]
+    g_numbers = np.array([0, 0, band, wide])
+    begin, totals = np.empty(3, np.int64), np.zeros(LANES)
+    ones = np.ones(1, np.bool_)
+    step, total, yes = 4 * out.shape[1], totals.ctypes.data, ones.ctypes.data
+    for first in range(0, x.shape[0], LANES):
+        count = min(LANES, x.shape[0] - first)
+        for h in range(0, high, band):
+            rows, fresh, final = min(band, high - h), h == 0, h + band >= high
+            begin[0], begin[1], begin[2] = first, count, h * steps[3]
+            pack(x, x_blocks, begin, x_numbers, xs)
+            begin[2] = h
+            pack(g, g_blocks, begin, g_numbers, gs)
+            packed_sums(gs, band * wide * LANES, rows * wide, first, fresh, sums)
+            xa, ga, at = xs.ctypes.data, gs.ctypes.data, out.ctypes.data + 4 * first
+            for s in range(planes.shape[0]):
+                plane, t, end = planes.ctypes.data + 8 * s, segments[s], segments[s + 1]
+                while t < end:
+                    at_x, to = windows.ctypes.data + 8 * t, at + t * step
+                    if t + _MANY <= end:
+                        _dots_many(
+                            ga,
+                            plane,
+                            xa,
+                            at_x,
+                            rows,
+                            wide,
+                            right,
+                            down,
+                            to,
+                            0,
+                            step,
+                            yes,
+                            0,
+                            0,
+                            total,
+                            fresh,
+                            final,
+                        )
+                        t += _MANY
+                    elif t + _FEW <= end:
+                        _dots_few(
+                            ga,
+                            plane,
+                            xa,
+                            at_x,
+                            rows,
+                            wide,
+                            right,
+                            down,
+                            to,
+                            0,
+                            step,
+                            yes,
+                            0,
+                            0,
+                            total,
+                            fresh,
+                            final,
+                        )
+                        t += _FEW
+                    else:
+                        _dots_one(
+                            ga,
+                            plane,
+                            xa,
+                            at_x,
+                            rows,
+                            wide,
+                            right,
+                            down,
+                            to,
+                            0,
+                            step,
+                            yes,
+                            0,
+                            0,
+                            total,
+                            fresh,
+                            final,
+                        )
+                        t += 1
+        for n in range(count):
+            norms[first + n] += totals[n]
+        totals[:] = 0.0
+
+
+@_compiled(
+    "void(float32[:,:,:,::1], float32[:,:,:,::1], int64[::1], int64[::1], int64[::1], int64[::1], int64[::1],"
+    "int64[::1], float32[::1], float32[::1], float32[:,::1], float32[:,::1], boolean[::1], float64[::1])"
+)
+def conv_tiled(x, g, x_blocks, g_blocks, planes, windows, x_numbers, steps, xs, gs, out, sums, mask, norms):
+    """All gradients of the chosen output channels, by tiles of them: out (R*J, lanes); see ``conv_sampled``.
+
+    Args:
+        x: images.
+        g: output gradients.
+        x_blocks: see ``pack``.
+        g_blocks: see ``pack``.
+        planes: where the chosen output channels begin in the packed g, in bytes.
+        windows: where each of the J entries of a filter begins in the packed x, in bytes.
+        x_numbers: see ``pack``.
+        steps: see ``conv_sampled``.
+        xs: scratch.
+        gs: scratch.
+        out: rows by entries, one lane for each example.
+        sums: see ``packed_sums``.
+        mask: which of them count for the norms; (True,) for all.
+        norms: (N,).
+    """
+    high, wide = g.shape[1], g.shape[2]
+    band, right, down = steps[0], steps[1], steps[2]
+    g_numbers = np.array([0, 0, band, wide])
+    begin, totals = np.empty(3, np.int64), np.zeros(LANES)
+    step, columns, total = 4 * out.shape[1], windows.shape[0], totals.ctypes.data
+    line, masked = columns * step, mask.shape[0] > 1
+    down_mask, next_mask = (columns, 1) if masked else (0, 0)
+    for first in range(0, x.shape[0], LANES):
+        count = min(LANES, x.shape[0] - first)
+        for h in range(0, high, band):
+            rows, fresh, last = min(band, high - h), h == 0, h + band >= high
+            begin[0], begin[1], begin[2] = first, count, h * steps[3]
+            pack(x, x_blocks, begin, x_numbers, xs)
+            begin[2] = h
+            pack(g, g_blocks, begin, g_numbers, gs)
+            packed_sums(gs, band * wide * LANES, rows * wide, first, fresh, sums)
+            xa, ga, r = xs.ctypes.data, gs.ctypes.data, 0
+            while r < planes.shape[0]:
+                height = _TALL if r + _TALL <= planes.shape[0] else 1
+                plane, t = planes.ctypes.data + 8 * r, 0
+                while t < columns:
+                    at_x, kept = windows.ctypes.data + 8 * t, mask.ctypes.data
+                    if masked:
+                        kept += r * columns + t
+                    to = out.ctypes.data + 4 * first + r * line + t * step
+                    if height > 1 and t + _TALL <= columns:
+                        _dots_tile(
+                            ga,
+                            plane,
+                            xa,
+                            at_x,
+                            rows,
+                            wide,
+                            right,
+                            down,
+                            to,
+                            line,
+                            step,
+                            kept,
+                            down_mask,
+                            next_mask,
+                            total,
+                            fresh,
+                            last,
+                        )
+                        t += _TALL
+                    elif height > 1:
+                        _dots_tall(
+                            ga,
+                            plane,
+                            xa,
+                            at_x,
+                            rows,
+                            wide,
+                            right,
+                            down,
+                            to,
+                            line,
+                            step,
+                            kept,
+                            down_mask,
+                            next_mask,
+                            total,
+                            fresh,
+                            last,
+                        )
+                        t += 1
+                    elif t + _FEW <= columns:
+                        _dots_few(
+                            ga,
+                            plane,
+                            xa,
+                            at_x,
+                            rows,
+                            wide,
+                            right,
+                            down,
+                            to,
+                            0,
+                            step,
+                            kept,
+                            down_mask,
+                            next_mask,
+                            total,
+                            fresh,
+                            last,
+                        )
+                        t += _FEW
+                    else:
+                        _dots_one(
+                            ga,
+                            plane,
+                            xa,
+                            at_x,
+                            rows,
+                            wide,
+                            right,
+                            down,
+                            to,
+                            0,
+                            step,
+                            kept,
+                            down_mask,
+                            next_mask,
+                            total,
+                            fresh,
+                            last,
+                        )
+                        t += 1
+                r += height
+        for n in range(count):
+            norms[first + n] += totals[n]
+        totals[:] = 0.0
+
+
+@_compiled("void(float32[:,::1], int64[::1], float32[::1], float32[::1])")
+def weighted_rows(values, places, weights, out):
+    """out[i] += the dot product of values[places[i]] (lanes,) and weights (lanes,)."""
+    for i in range(places.shape[0]):
+        row = values[places[i]]
+        s = _ZERO
+        for n in range(weights.shape[0]):
+            s += row[n] * weights[n]
+        out[i] += s
+
+
+@_compiled("void(float32[:,:,::1], int64[::1], float32[:,::1], float64[::1])")
+def plane_sums(g, channels, out, norms):
+    """Sums over the positions of g (N, positions, O) at the chosen channels, out (N, R); squares are added to norms (N,)."""
+    acc = np.empty(g.shape[2], np.float32)
+    for n in range(g.shape[0]):
+        acc[:] = _ZERO
+        for position in range(g.shape[1]):
+            point = g[n, position]
+            for c in range(point.shape[0]):
+                acc[c] += point[c]
+        for r in range(channels.shape[0]):
+            out[n, r] = acc[channels[r]]
+        norms[n] += squares(out[n])
 
 
 @_compiled("void(float32[:,::1], float32[::1], int64[::1], int64[::1], float32[::1])")
@@ -142,94 +426,6 @@ def sampled_dots(b, x, begin, offsets, out):
                 s0 += br[i] * x0[i]
             out[t] = s0
             t += 1
-
-
-@_compiled(
-    "void(float32[:,:,:,:], float32[:,:,:,:], int64[::1], int64[::1], int64[::1], int64[::1],"
-    "float32[::1], float32[:,::1], float32[:,::1], float64[::1])"
-)
-def conv_sampled(x, g, rows, begin, offsets, numbers, image, planes, out, norms):
-    """Gradients at chosen coordinates, one dot product each: out (N, k); their squares are added to norms (N,).
-
-    ``image`` (packed,) and ``planes`` (R, span) are zeroed scratch.
-    """
-    for n in range(x.shape[0]):
-        pack_image(x[n], numbers, image)
-        pack_planes(g[n], rows, numbers[5], planes)
-        sampled_dots(planes, image, begin, offsets, out[n])
-        norms[n] += squares(out[n])
-
-
-@_compiled("void(float32[:,::1], float32[::1], int64[::1], float32[:,::1])")
-def tiled_dots(b, x, offsets, out):
-    """out[r, j] = the dot product of b[r] and x[offsets[j]:] for all r and j, at least 4 each; last tiles overlap."""
-    count, span = b.shape
-    columns = offsets.shape[0]
-    for j0 in range(0, columns, 4):
-        j = min(j0, columns - 4)
-        x0, x1, x2, x3 = x[offsets[j] :], x[offsets[j + 1] :], x[offsets[j + 2] :], x[offsets[j + 3] :]
-        for r0 in range(0, count, 4):
-            r = min(r0, count - 4)
-            b0, b1, b2, b3 = b[r], b[r + 1], b[r + 2], b[r + 3]
-            s00 = s01 = s02 = s03 = s10 = s11 = s12 = s13 = _ZERO
-            s20 = s21 = s22 = s23 = s30 = s31 = s32 = s33 = _ZERO
-            for i in range(span):
-                y0, y1, y2, y3 = x0[i], x1[i], x2[i], x3[i]
-                v0, v1, v2, v3 = b0[i], b1[i], b2[i], b3[i]
-                s00, s01, s02, s03 = s00 + v0 * y0, s01 + v0 * y1, s02 + v0 * y2, s03 + v0 * y3
-                s10, s11, s12, s13 = s10 + v1 * y0, s11 + v1 * y1, s12 + v1 * y2, s13 + v1 * y3
-                s20, s21, s22, s23 = s20 + v2 * y0, s21 + v2 * y1, s22 + v2 * y2, s23 + v2 * y3
-                s30, s31, s32, s33 = s30 + v3 * y0, s31 + v3 * y1, s32 + v3 * y2, s33 + v3 * y3
-            out[r, j], out[r, j + 1], out[r, j + 2], out[r, j + 3] = s00, s01, s02, s03
-            out[r + 1, j], out[r + 1, j + 1], out[r + 1, j + 2], out[r + 1, j + 3] = s10, s11, s12, s13
-            out[r + 2, j], out[r + 2, j + 1], out[r + 2, j + 2], out[r + 2, j + 3] = s20, s21, s22, s23
-            out[r + 3, j], out[r + 3, j + 1], out[r + 3, j + 2], out[r + 3, j + 3] = s30, s31, s32, s33
-
-
-@_compiled(
-    "void(float32[:,:,:,:], float32[:,:,:,:], int64[::1], int64[::1], int64[::1],"
-    "float32[::1], float32[:,::1], boolean[::1], float32[:,::1], float64[::1])"
-)
-def conv_tiled(x, g, rows, offsets, numbers, image, planes, mask, out, norms):
-    """All gradients of the chosen output channels by dot products, for large planes: out (N, R*J), masked."""
-    for n in range(x.shape[0]):
-        pack_image(x[n], numbers, image)
-        pack_planes(g[n], rows, numbers[5], planes)
-        tiled_dots(planes, image, offsets, out[n].reshape((rows.shape[0], offsets.shape[0])))
-        norms[n] += masked_squares(out[n], mask)
-
-
-@_compiled("void(float32[:,::1], boolean[::1], float64[::1])")
-def rows_squares(values, mask, norms):
-    """Zero in place where the mask is false, and add the squares of each row to norms (N,)."""
-    for n in range(values.shape[0]):
-        norms[n] += masked_squares(values[n], mask)
-
-
-@_compiled("void(float32[:,:,:,:], int64[::1], float32[:,::1], float64[::1])")
-def plane_sums(g, rows, out, norms):
-    """Sums of the planes of the chosen channels, out (N, R); their squares are added to norms (N,)."""
-    few = 4 * rows.shape[0] < g.shape[1]
-    acc = np.empty(g.shape[1], np.float32)
-    for n in range(g.shape[0]):
-        if few:
-            for r in range(rows.shape[0]):
-                total = _ZERO
-                for h in range(g.shape[2]):
-                    row = g[n, rows[r], h]
-                    for w in range(row.shape[0]):
-                        total += row[w]
-                out[n, r] = total
-        else:
-            acc[:] = _ZERO
-            for h in range(g.shape[2]):
-                for w in range(g.shape[3]):
-                    point = g[n, :, h, w]
-                    for c in range(point.shape[0]):
-                        acc[c] += point[c]
-            for r in range(rows.shape[0]):
-                out[n, r] = acc[rows[r]]
-        norms[n] += squares(out[n])
 
 
 @_compiled("void(float32[:,::1], float32[:,::1], int64[::1], int64[::1], int64[::1], float64[::1])")

@@ -21,7 +21,7 @@ import torch
 from torch import nn
 
 from sfumato.dpsgd import linear_rules, normalisation_rules
-from sfumato.dpsgd.conv_rules import ConvLayout, ConvPart, ShiftPart, by_torch, choose
+from sfumato.dpsgd.conv_rules import ConvLayout, ConvPart, Scratch, ShiftPart, by_torch, choose
 from sfumato.dpsgd.embedding_rules import EmbeddingPart
 from sfumato.dpsgd.kernel_layout import ConvShape, rows_of
 from sfumato.dpsgd.layer_rules import Compute, Part, ValuesPart
@@ -48,6 +48,7 @@ class Materials:
         kernels: the compiled kernels, or None.
         modules: gradients of layers without a rule, by path; filled as they are needed.
         clip_norm: the bound.
+        scratch: memory of the kernels.
     """
 
     model: nn.Module
@@ -56,6 +57,7 @@ class Materials:
     kernels: ModuleType | None
     modules: dict[str, ModuleGradients]
     clip_norm: float
+    scratch: Scratch
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,12 @@ def choose_rule(
     if site.kind == "conv2d" and kernels is not None:
         channels = np.arange(parameter[0]) if local is None else local.numpy()
         why = "sums of output gradients"
-        return Rule("values", why, len(channels), lambda materials: ShiftPart(channels, materials.kernels))
+        return Rule(
+            "values",
+            why,
+            len(channels),
+            lambda materials: ShiftPart(channels, materials.kernels, materials.scratch),
+        )
     if site.kind == "conv2d" and local is not None:
         few = normalisation_rules.shift_of(local)
         return Rule("values", "sums of output gradients", len(local), lambda _: ValuesPart(few, None))
@@ -208,7 +215,9 @@ def _conv(
         return Rule("torch", why, size, lambda _: ValuesPart(by_torch(options, chosen), kept))
     kind, why = choose(shape, flat, rows)
     layout = ConvLayout(shape, flat, kind)
-    return Rule(kind, why, layout.columns, lambda materials: ConvPart(layout, materials.kernels))
+    return Rule(
+        kind, why, layout.columns, lambda materials: ConvPart(layout, materials.kernels, materials.scratch)
+    )
 
 
 def _values(site: Site, role: str, shapes: Shapes) -> tuple[Compute, str]:

@@ -23,6 +23,7 @@ from torch import nn
 
 from sfumato.clipping import clip_factors
 from sfumato.dpsgd.backward import Sightings
+from sfumato.dpsgd.conv_rules import Scratch
 from sfumato.dpsgd.diagnosis import FAULTS, first_sentence
 from sfumato.dpsgd.engine import (
     Batch,
@@ -183,7 +184,8 @@ class _Run:
         self.copied: Callable[[torch.Tensor], torch.Tensor] = in_channels_last if last else torch.clone
         self.buffers = {name: buffer.detach() for name, buffer in model.named_buffers()}
         self.device = next(iter(self.tensors.values())).device
-        materials = Materials(model, self.tensors | self.buffers, self.where, kernels, {}, clip_norm)
+        tensors = self.tensors | self.buffers
+        materials = Materials(model, tensors, self.where, kernels, {}, clip_norm, Scratch())
         self.parts: dict[str, Part] = {
             choice.part.name: choice.rule.start(materials) for choice in plan.choices if choice.rule
         }
