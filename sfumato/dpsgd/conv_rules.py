@@ -19,12 +19,11 @@ import torch
 from numpy.typing import NDArray
 from torch.nn import functional
 
-from sfumato.dpsgd.kernel_layout import ConvShape, rows_of
+from sfumato.dpsgd.kernel_layout import LANES, ConvShape, rows_of
 from sfumato.dpsgd.layer_rules import Compute, Inputs
 from sfumato.dpsgd.rows import conv2d_gradients
+from sfumato.dpsgd.scratch import Scratch
 
-LANES: Final = 16
-"""Examples that a kernel computes side by side."""
 TILED_DENSITY: Final = 0.6
 """From this part of the chosen rows on, all their gradients by tiles cost less than the active ones, one by one."""
 BAND: Final = 22_000
@@ -166,31 +165,6 @@ class ConvLayout:
         return mask
 
 
-class Scratch:
-    """Memory that the layers of one clipped sum use one after the other, so that it stays in the caches."""
-
-    def __init__(self) -> None:
-        """Begin with none."""
-        self._held = dict[str, torch.Tensor]()
-        self._noted: tuple[torch.Tensor, NDArray[np.int64], torch.Tensor] | None = None
-
-    def floats(self, name: str, size: int) -> NDArray[np.float32]:
-        """At least so many numbers, aligned, of any values; the same memory for the same name."""
-        held = self._held.get(name)
-        if held is None or len(held) < size:
-            held = self._held[name] = torch.empty(size)  # torch aligns it
-        return held.numpy()
-
-    def note(self, gradient: torch.Tensor, blocks: NDArray[np.int64], sums: torch.Tensor) -> None:
-        """Keep the sums (planes, lanes) over the positions of an output gradient at blocks of 16 channels."""
-        self._noted = (gradient, blocks, sums)
-
-    def noted(self, gradient: torch.Tensor) -> tuple[NDArray[np.int64], torch.Tensor] | None:
-        """What was noted last, if it was for that very gradient."""
-        noted, self._noted = self._noted, None
-        return noted[1:] if noted is not None and noted[0] is gradient else None
-
-
 def slots_of(channels: NDArray[np.int64], blocks: NDArray[np.int64]) -> torch.Tensor | None:
     """Tensor[R], int64: where channels stand among blocks of 16; None if they are not all there.
 
@@ -210,43 +184,43 @@ class ConvPart:
     def __init__(self, layout: ConvLayout, kernels: Any, scratch: Scratch) -> None:
         """Prepare one sum."""
         self._layout, self._kernels, self._scratch = layout, kernels, scratch
-        self._buffer = torch.empty(0)
+        self._held = torch.empty(0)
         self._values: torch.Tensor | None = None
         self._sum = torch.zeros(0)
 
     def observe(self, inputs: Inputs, gradient: torch.Tensor, squares: torch.Tensor) -> None:
         """Compute the gradients of a micro-batch and add their squares."""
-        layout = self._layout
+        layout, scratch = self._layout, self._scratch
         lanes = -(-len(gradient) // LANES) * LANES
-        if (
-            len(self._buffer) < lanes * layout.columns
-        ):  # kept, since fresh pages cost more than the kernel's writes
-            self._buffer = torch.empty(lanes * layout.columns)
-        self._values = self._buffer[: lanes * layout.columns].view(layout.columns, lanes)
+        self._held = scratch.take(lanes * layout.columns)
+        self._values = self._held[: lanes * layout.columns].view(layout.columns, lanes)
         images = [part.detach().permute(0, 2, 3, 1).contiguous().numpy() for part in (inputs[0], gradient)]
-        blocks = layout.x_blocks, layout.g_blocks
-        scratch = [self._scratch.floats(name, size) for name, size in zip("xg", layout.sizes, strict=True)]
+        bands = [scratch.take(size) for size in layout.sizes]
         sums = torch.empty(len(layout.g_blocks) * LANES, lanes)
-        packed = layout.numbers, layout.steps, *scratch, self._values.numpy(), sums.numpy()
+        packed = layout.numbers, layout.steps, *(band.numpy() for band in bands)
+        found = self._values.numpy(), sums.numpy()
         if layout.kind == "sampled":
-            reads = layout.planes, layout.segments, layout.windows
-            self._kernels.conv_sampled(*images, *blocks, *reads, *packed, squares.numpy())
+            reads = layout.x_blocks, layout.g_blocks, layout.planes, layout.segments, layout.windows
+            self._kernels.conv_sampled(*images, *reads, *packed, *found, squares.numpy())
         else:
-            reads = layout.planes, layout.windows
-            self._kernels.conv_tiled(*images, *blocks, *reads, *packed, layout.mask, squares.numpy())
-        self._scratch.note(gradient, layout.g_blocks, sums)
+            reads = layout.x_blocks, layout.g_blocks, layout.planes, layout.windows
+            self._kernels.conv_tiled(*images, *reads, *packed, *found, layout.mask, squares.numpy())
+        scratch.give(*bands)
+        scratch.note(gradient, layout.g_blocks, sums)
 
     def add(self, weights: torch.Tensor, broken: torch.Tensor) -> None:
         """One product of the gradients and the weights."""
         if self._values is None:
             return
         values, self._values = self._values, None
-        values.index_fill_(1, torch.nonzero(broken).flatten(), 0.0)
+        if broken.any():
+            values.index_fill_(1, torch.nonzero(broken).flatten(), 0.0)
         if not len(self._sum):
             self._sum = torch.zeros(len(self._layout.local))
         lanes = torch.zeros(values.shape[1])
         lanes[: len(weights)] = weights
         self._kernels.weighted_rows(values.numpy(), self._layout.places, lanes.numpy(), self._sum.numpy())
+        self._scratch.give(self._held)
 
     def result(self) -> torch.Tensor:
         """The sum at the active coordinates; of length 0 if nothing was added."""

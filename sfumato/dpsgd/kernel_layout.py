@@ -11,9 +11,13 @@ side in it, so that an offset counts vectors of them.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
+
+LANES: Final = 16
+"""Examples that a kernel computes side by side."""
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,8 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from sfumato.dpsgd.lanes import LANES, WIDE, dots, plane_sum, transpose
+from sfumato.dpsgd.kernel_layout import LANES
+from sfumato.dpsgd.lanes import WIDE, dots, listed_squares, plane_sum, square, transpose
 
 _ZERO = np.float32(0)
 _CHUNK = 1024  # float32 sums of so many squares in 16 lanes are exact to 1e-6
@@ -401,6 +402,32 @@ def plane_sums(g, channels, out, norms):
         norms[n] += squares(out[n])
 
 
+@_compiled("int64(float32[:,::1], float32[:,::1])")
+def transposed(rows, out):
+    """Rows (N, I) as out (I, lanes): examples innermost, zeros beyond the last; gives the bits of the largest number.
+
+    The bits of numbers without sign are ordered as the numbers are, infinity and NaN above all others.
+    """
+    count, width = rows.shape
+    largest = 0
+    for n in range(count):
+        bits = rows[n].view(np.int32)
+        row = np.int32(0)
+        for i in range(width):
+            row = max(row, bits[i] & np.int32(0x7FFFFFFF))
+        largest = max(largest, row)
+    source, target, step = rows.ctypes.data, out.ctypes.data, 4 * out.shape[1]
+    for i in range(0, width - LANES + 1, LANES):
+        for n in range(0, count, LANES):
+            valid = min(LANES, count - n)
+            transpose(source + 4 * (n * width + i), 4 * width, valid, target + i * step + 4 * n, step)
+    for i in range(width // LANES * LANES, width):
+        out[i, count:] = _ZERO
+        for n in range(count):
+            out[i, n] = rows[n, i]
+    return largest
+
+
 @_compiled("void(float32[:,::1], float32[::1], int64[::1], int64[::1], float32[::1])")
 def sampled_dots(b, x, begin, offsets, out):
     """out[t] = the dot product of b[r] and x[offsets[t]:] for begin[r] <= t < begin[r + 1]; b (R, span)."""
@@ -428,24 +455,41 @@ def sampled_dots(b, x, begin, offsets, out):
             t += 1
 
 
-@_compiled("void(float32[:,::1], float32[:,::1], int64[::1], int64[::1], int64[::1], float64[::1])")
-def linear_squares(x, g, rows, begin, columns, norms):
-    """Adds to norms (N,) the squares of a Linear layer's chosen coordinates; x (I, N), g (O, N)."""
-    count = x.shape[1]
-    acc = np.empty(count, np.float32)
-    for r in range(rows.shape[0]):
-        acc[:] = _ZERO
-        t, end = begin[r], begin[r + 1]
-        while t + 4 <= end:
-            x0, x1, x2, x3 = x[columns[t]], x[columns[t + 1]], x[columns[t + 2]], x[columns[t + 3]]
-            for n in range(count):
-                acc[n] += (x0[n] * x0[n] + x1[n] * x1[n]) + (x2[n] * x2[n] + x3[n] * x3[n])
-            t += 4
-        while t < end:
-            x0 = x[columns[t]]
-            for n in range(count):
-                acc[n] += x0[n] * x0[n]
-            t += 1
-        row = g[rows[r]]
-        for n in range(count):
-            norms[n] += row[n] * row[n] * acc[n]
+@_compiled(
+    "void(float32[:,::1], float32[:,::1], int64[::1], int64[::1], int64[::1], float32[::1], float64[::1])"
+)
+def linear_squares(x, g, rows, begin, offsets, squared, norms):
+    """Adds to norms (N,) the squares of a Linear layer's chosen coordinates; x (I, lanes), g (O, lanes).
+
+    Args:
+        x: inputs.
+        g: output gradients.
+        rows: the output features that hold a coordinate.
+        begin: where among the coordinates each of these begins, and their number.
+        offsets: of each coordinate, its input feature in ``squared``, in bytes.
+        squared: scratch for the squares of 16 examples' inputs, 16 I numbers.
+        norms: (N,).
+    """
+    totals = np.empty(LANES)
+    for first in range(0, x.shape[1], LANES):
+        for i in range(x.shape[0]):
+            source = x.ctypes.data + 4 * (i * x.shape[1] + first)
+            square(source, squared.ctypes.data + 4 * LANES * i)
+        totals[:] = 0.0
+        at = g.ctypes.data + 4 * first
+        for r in range(0, rows.shape[0], _CHUNK):
+            count = min(_CHUNK, rows.shape[0] - r)
+            begins, numbers = begin.ctypes.data + 8 * r, rows.ctypes.data + 8 * r
+            squares_at = squared.ctypes.data
+            listed_squares(
+                squares_at,
+                offsets.ctypes.data,
+                begins,
+                numbers,
+                count,
+                at,
+                4 * g.shape[1],
+                totals.ctypes.data,
+            )
+        for n in range(min(LANES, norms.shape[0] - first)):
+            norms[first + n] += totals[n]

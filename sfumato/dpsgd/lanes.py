@@ -22,7 +22,8 @@ from numba import config, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-LANES: Final = 16
+from sfumato.dpsgd.kernel_layout import LANES
+
 BYTES: Final = 4 * LANES
 """Of one vector."""
 _VECTOR: Any = ir.VectorType(ir.FloatType(), LANES)
@@ -230,3 +231,66 @@ def plane_sum(_typing, plane, count, out, fresh):
         return ir.Constant(ir.IntType(8).as_pointer(), None)
 
     return types.void(*[types.int64] * 3, types.boolean), generate
+
+
+@intrinsic
+def listed_squares(_typing, squared, offsets, begin, rows, count, g, g_step, total):
+    """Adds to 16 float64 numbers at ``total``, for each of ``count`` rows, a vector's squares times a sum of listed vectors.
+
+    All are addresses but the count and ``g_step``: vectors at ``squared``; their int64 offsets there; where among those
+    each row begins, and their number; the int64 numbers of the rows among the vectors at ``g``, ``g_step`` bytes apart.
+    """
+
+    def generate(_context, builder, _signature, args):
+        squared, offsets, begin, rows, count, g, g_step, total = args
+        whole = cgutils.alloca_once_value(builder, _ZERO)
+        # several, since an addition takes longer than it takes to begin the next one
+        parts = [cgutils.alloca_once(builder, _VECTOR) for _ in range(4)]
+
+        def listed(base: Any, number: Any) -> Any:
+            place = builder.gep(
+                builder.inttoptr(base, _INTEGER.as_pointer()), [number], source_etype=_INTEGER
+            )
+            return builder.load(place, typ=_INTEGER)
+
+        def add(number: Any, part: Any) -> None:
+            vector = builder.load(
+                _pointer(builder, builder.add(squared, listed(offsets, number))), align=BYTES
+            )
+            builder.store(builder.fadd(builder.load(part), vector), part)
+
+        with cgutils.for_range(builder, count) as row:
+            for part in parts:
+                builder.store(_ZERO, part)
+            start, end = listed(begin, row.index), listed(begin, builder.add(row.index, _constant(1)))
+            length = builder.sub(end, start)
+            fours = builder.lshr(length, _constant(2))
+            with cgutils.for_range(builder, fours) as four:
+                first = builder.add(start, builder.mul(four.index, _constant(4)))
+                for number, part in enumerate(parts):
+                    add(builder.add(first, _constant(number)), part)
+            rest = builder.mul(fours, _constant(4))
+            with cgutils.for_range(builder, builder.sub(length, rest)) as single:
+                add(builder.add(builder.add(start, rest), single.index), parts[0])
+            place = builder.add(g, builder.mul(listed(rows, row.index), g_step))
+            vector = builder.load(_pointer(builder, place), align=BYTES)
+            a, b, c, d = (builder.load(part) for part in parts)
+            found = builder.fadd(builder.fadd(a, b), builder.fadd(c, d))
+            square_of = builder.fmul(vector, vector)
+            builder.store(builder.fadd(builder.load(whole), builder.fmul(found, square_of)), whole)
+        _add_wide(builder, total, builder.load(whole))
+        return ir.Constant(ir.IntType(8).as_pointer(), None)
+
+    return types.void(*[types.int64] * 8), generate
+
+
+@intrinsic
+def square(_typing, source, target):
+    """The squares of the vector at an address, at another one."""
+
+    def generate(_context, builder, _signature, args):
+        vector = builder.load(_pointer(builder, args[0]), align=BYTES)
+        builder.store(builder.fmul(vector, vector), _pointer(builder, args[1]), align=BYTES)
+        return ir.Constant(ir.IntType(8).as_pointer(), None)
+
+    return types.void(types.int64, types.int64), generate

@@ -21,12 +21,13 @@ import torch
 from torch import nn
 
 from sfumato.dpsgd import linear_rules, normalisation_rules
-from sfumato.dpsgd.conv_rules import ConvLayout, ConvPart, Scratch, ShiftPart, by_torch, choose
+from sfumato.dpsgd.conv_rules import ConvLayout, ConvPart, ShiftPart, by_torch, choose
 from sfumato.dpsgd.embedding_rules import EmbeddingPart
 from sfumato.dpsgd.kernel_layout import ConvShape, rows_of
 from sfumato.dpsgd.layer_rules import Compute, Part, ValuesPart
 from sfumato.dpsgd.linear_rules import WIDE_BELOW, GhostPart, OuterLayout, OuterPart
 from sfumato.dpsgd.module_rules import ModuleGradients
+from sfumato.dpsgd.scratch import Scratch
 from sfumato.dpsgd.sites import Site
 
 SAMPLED_DENSITY: Final = 0.12
@@ -174,7 +175,9 @@ def _linear(
             kind, why = "masked", f"{active / size:.0%} of the weight: one product with the mask"
         held = parameter[0] + parameter[1]
         layout = OuterLayout(kind, parameter, local)
-        return Rule(kind, why, held, lambda m: OuterPart(layout, m.kernels, m.clip_norm < WIDE_BELOW))
+        return Rule(
+            kind, why, held, lambda m: OuterPart(layout, m.kernels, m.clip_norm < WIDE_BELOW, m.scratch)
+        )
     count = math.prod(shapes[0][:-1])
     if whole and GHOST_GAIN * count * (rows + parameter[1]) < rows * parameter[1]:
         held, why = count * (rows + parameter[1] + count), f"whole rows, {count} positions"

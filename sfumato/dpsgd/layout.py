@@ -105,10 +105,10 @@ class ParameterLayout:
                 start += local.numel()
                 if local.numel() == parameter.numel():
                     parameter.add_(values.view(parameter.shape))
+                elif local.numel() and parameter.is_contiguous():
+                    parameter.view(-1).index_add_(0, local, values)
                 elif local.numel():
-                    flat = parameter.reshape(-1)
-                    flat = flat.index_add(0, local, values)
-                    parameter.copy_(flat.view(parameter.shape))
+                    parameter.copy_(parameter.reshape(-1).index_add(0, local, values).view(parameter.shape))
 
     def check(self, module: nn.Module) -> None:
         """Raise a sentence that names the first trainable parameter of the module that is not as in this layout."""

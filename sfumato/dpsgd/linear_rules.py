@@ -4,7 +4,7 @@ The gradient of one example is the outer product of output gradient g and input 
 is sum over (o, i) of M[o, i] g[o]^2 x[i]^2, and that of whole rows is |g_rows|^2 |x|^2. The clipped sum is one
 product over the batch. Squares are float32 only where none that matters to the clip norm can vanish there.
 
->>> part = OuterPart(OuterLayout("rank_one", (2, 3), None), None, wide=False)
+>>> part = OuterPart(OuterLayout("rank_one", (2, 3), None), None, False, Scratch())
 >>> squares = torch.zeros(1, dtype=torch.float64)
 >>> part.observe((torch.tensor([[1.0, 2.0, 2.0]]),), torch.tensor([[3.0, 4.0]]), squares)
 >>> squares.sqrt()
@@ -20,13 +20,17 @@ from typing import Any, cast
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch.nn import functional
 
 from sfumato.clipping import vector_norm
-from sfumato.dpsgd.kernel_layout import rows_of
+from sfumato.dpsgd.kernel_layout import LANES, rows_of
 from sfumato.dpsgd.layer_rules import Inputs, safe, working
+from sfumato.dpsgd.scratch import Scratch
 
 _LARGE = 1e6
 """Numbers up to this are squared in float32: what vanishes there is below 1e-13, and no clip norm here is so small."""
+_LARGE_BITS = int(np.float32(_LARGE).view(np.int32))
+"""The bits of that number: numbers without sign are ordered as their bits are."""
 WIDE_BELOW = 1e-4
 """Below such clip norms, squares are float64 in any case."""
 _CANCELLED = 1e-8
@@ -72,6 +76,11 @@ class OuterLayout:
         return self.coordinates.numpy() % self.shape[1]
 
     @cached_property
+    def offsets(self) -> NDArray[np.int64]:
+        """Where the column of each active coordinate lies among vectors of 16 numbers, in bytes."""
+        return self.columns * (4 * LANES)
+
+    @cached_property
     def mask(self) -> torch.Tensor:
         """Tensor[R, I], float32: ones at the active coordinates of the rows."""
         mask = torch.zeros(self.shape[0] * self.shape[1]).index_fill_(0, self.coordinates, 1.0)
@@ -87,31 +96,27 @@ class OuterLayout:
 class OuterPart:
     """A weight of a layer that reads one row per example."""
 
-    def __init__(self, layout: OuterLayout, kernels: Any, wide: bool) -> None:
+    def __init__(self, layout: OuterLayout, kernels: Any, wide: bool, scratch: Scratch) -> None:
         """Prepare one sum.
 
         Args:
             layout: the active coordinates and the kind of rule.
             kernels: the module of compiled kernels, or None.
             wide: whether to square in float64 in any case.
+            scratch: memory of the kernels.
         """
-        self._layout, self._kernels, self._wide = layout, kernels, wide
+        self._layout, self._kernels, self._wide, self._scratch = layout, kernels, wide, scratch
+        self._taken = list[torch.Tensor]()
         self._held: Inputs = ()
         self._sum: torch.Tensor | None = None
 
     def observe(self, inputs: Inputs, gradient: torch.Tensor, squares: torch.Tensor) -> None:
         """Keep output gradients and inputs, and add the squared norms."""
         x, g, layout = working(inputs[0].detach()), working(gradient), self._layout
-        narrow = not self._wide and x.dtype == torch.float32 and _moderate(x) and _moderate(g)
         if layout.kind == "sampled":
-            x, g = x.t().contiguous(), g.t().contiguous()
-            if narrow:
-                arrays = (x.numpy(), g.numpy(), layout.rows.numpy())
-                self._kernels.linear_squares(*arrays, layout.begin, layout.columns, squares.numpy())
-            else:
-                squares += _masked(x.t().double(), g.t().double().index_select(1, layout.rows), layout.mask)
-            self._held = (x, g)
+            self._sample(x, g, squares)
             return
+        narrow = not self._wide and x.dtype == torch.float32 and _moderate(x) and _moderate(g)
         if len(layout.rows) < layout.shape[0]:
             g = g.index_select(1, layout.rows.to(g.device))
         self._held = (x, g)
@@ -122,6 +127,24 @@ class OuterPart:
         else:
             squares += _masked(x, g, layout.mask.to(g.device))
 
+    def _sample(self, x: torch.Tensor, g: torch.Tensor, squares: torch.Tensor) -> None:
+        """Keep both with the examples innermost, and add the squared norms."""
+        layout, held, moderate = self._layout, list[torch.Tensor](), not self._wide
+        for rows in (x, g):
+            lanes = -(-len(rows) // LANES) * LANES
+            self._taken.append(self._scratch.take(rows.shape[1] * lanes))
+            out = self._taken[-1][: rows.shape[1] * lanes].view(-1, lanes)
+            bits = self._kernels.transposed(rows.contiguous().numpy(), out.numpy())
+            moderate = moderate and bits <= _LARGE_BITS
+            held.append(out)
+        self._held = tuple(held)
+        if moderate:
+            scratch = torch.empty(x.shape[1] * LANES).numpy()
+            arrays = (*(part.numpy() for part in held), layout.rows.numpy(), layout.begin, layout.offsets)
+            self._kernels.linear_squares(*arrays, scratch, squares.numpy())
+        else:
+            squares += _masked(x.double(), g.double().index_select(1, layout.rows), layout.mask)
+
     def add(self, weights: torch.Tensor, broken: torch.Tensor) -> None:
         """Add one product over the examples."""
         if not self._held:
@@ -130,15 +153,19 @@ class OuterPart:
         layout, any_broken = self._layout, bool(broken.any())
         weights = weights.to(g.dtype)
         if layout.kind == "sampled":
-            g = g * weights
-            if any_broken:
-                g, x = g.masked_fill(broken, 0.0), x.masked_fill(broken, 0.0)
             if len(layout.rows) < layout.shape[0]:
                 g = g.index_select(0, layout.rows)
+            beyond = (0, x.shape[1] - len(weights))
+            g = g * functional.pad(weights, beyond)
+            if any_broken:
+                lost = functional.pad(broken, beyond)
+                g, x = g.masked_fill(lost, 0.0), x.masked_fill(lost, 0.0)
             part = torch.empty(len(layout.coordinates))
             offsets = layout.columns * x.shape[1]
             self._kernels.sampled_dots(g.numpy(), x.view(-1).numpy(), layout.begin, offsets, part.numpy())
             self._sum = part if self._sum is None else self._sum.add_(part)
+            self._scratch.give(*self._taken)
+            self._taken.clear()
             return
         g = g * weights[:, None]
         if any_broken:
@@ -232,4 +259,4 @@ def formed(inputs: Inputs, gradient: torch.Tensor) -> torch.Tensor:
 
 def bias(inputs: Inputs, gradient: torch.Tensor) -> torch.Tensor:
     """Tensor[N, O]: the gradients of a bias."""
-    return positions(gradient).sum(dim=1)
+    return gradient if gradient.ndim == 2 else positions(gradient).sum(dim=1)

@@ -12,7 +12,8 @@ layer  parameter  active  rule      why
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Generator, Hashable
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
@@ -23,7 +24,6 @@ from torch import nn
 
 from sfumato.clipping import clip_factors
 from sfumato.dpsgd.backward import Sightings
-from sfumato.dpsgd.conv_rules import Scratch
 from sfumato.dpsgd.diagnosis import FAULTS, first_sentence
 from sfumato.dpsgd.engine import (
     Batch,
@@ -40,6 +40,7 @@ from sfumato.dpsgd.layer_rules import Part
 from sfumato.dpsgd.layout import trainable
 from sfumato.dpsgd.module_rules import ModuleWatch
 from sfumato.dpsgd.planner import Choice, Plan, make_plan
+from sfumato.dpsgd.scratch import Scratch
 from sfumato.dpsgd.sites import UnplannedError, Watch
 from sfumato.dpsgd.stateless import call, layers, places
 from sfumato.dpsgd.support import Support
@@ -53,12 +54,13 @@ _PLANS = 4  # plans kept for each model
 
 @dataclass
 class _Known:
-    """What an engine remembers of a model: the trials of its present state, and the latest plans."""
+    """What an engine remembers of a model: the trials of its present state, the latest plans, and the kernels' memory."""
 
     state: Hashable
     trials: dict[Hashable, Trial] = field(default_factory=dict[Hashable, Trial])
     plans: list[tuple[Support, Hashable, Plan]] = field(default_factory=list[tuple[Support, Hashable, Plan]])
     said: bool = False
+    spare: list[Scratch] = field(default_factory=list[Scratch])  # one for each thread that had one at once
 
 
 @dataclass(frozen=True)
@@ -114,6 +116,7 @@ class PlannedEngine:
             known.trials[shape] = tried(model, inputs)
         plan = make_plan(known.trials[shape], model, active, self._usable_kernels(model))
         known.plans = [(support, shape, plan), *known.plans[: _PLANS - 1]]
+        known.spare.clear()  # its pieces have other sizes
         return plan
 
     def _usable_kernels(self, model: nn.Module) -> ModuleType | None:
@@ -140,7 +143,9 @@ class PlannedEngine:
         if plan.whole is None and clip_norm >= _TINY:
             kernels, micro_batch = self._usable_kernels(model), self.micro_batch or plan.micro_batch
             try:
-                return _Run(model, loss, plan, kernels, micro_batch, clip_norm).clipped(inputs, targets)
+                with self._scratch(model) as scratch:
+                    run = _Run(model, loss, plan, kernels, micro_batch, clip_norm, scratch)
+                    return run.clipped(inputs, targets)
             except SfumatoError:
                 raise
             except (UnplannedError, *FAULTS) as error:  # functional can do it, or says what is at fault
@@ -150,6 +155,17 @@ class PlannedEngine:
         other = FunctionalEngine(self.micro_batch).clipped_sum(model, loss, batch, support, clip_norm)
         self._warn_once(model, reason)
         return other.sum.double(), other.norms.double()
+
+    @contextmanager
+    def _scratch(self, model: nn.Module) -> Generator[Scratch]:
+        """The kernels' memory, which is kept until the model or its plan goes."""
+        spare = self._known[model].spare
+        scratch = spare.pop() if spare else Scratch()
+        try:
+            yield scratch
+        finally:
+            scratch.forget()
+            spare.append(scratch)
 
     def _warn_once(self, model: nn.Module, reason: str) -> None:
         """Say once for each model that it takes the slow path, and why the first time."""
@@ -173,6 +189,7 @@ class _Run:
         kernels: ModuleType | None,
         micro_batch: int,
         clip_norm: float,
+        scratch: Scratch,
     ) -> None:
         self.model, self.loss, self.plan = model, loss, plan
         self.micro_batch, self.clip_norm = micro_batch, clip_norm
@@ -182,10 +199,12 @@ class _Run:
             name: in_channels_last(p.detach()) if last else p.detach() for name, p in model.named_parameters()
         }
         self.copied: Callable[[torch.Tensor], torch.Tensor] = in_channels_last if last else torch.clone
+        if not last and not plan.trial.writes_inputs:
+            self.copied = torch.detach
         self.buffers = {name: buffer.detach() for name, buffer in model.named_buffers()}
         self.device = next(iter(self.tensors.values())).device
         tensors = self.tensors | self.buffers
-        materials = Materials(model, tensors, self.where, kernels, {}, clip_norm, Scratch())
+        materials = Materials(model, tensors, self.where, kernels, {}, clip_norm, scratch)
         self.parts: dict[str, Part] = {
             choice.part.name: choice.rule.start(materials) for choice in plan.choices if choice.rule
         }
@@ -221,9 +240,16 @@ class _Run:
         watch = Watch(self.watched, sightings.report, self.plan.trial.strays)
         modules = ModuleWatch(self._modules(), watch, sightings.report)
         tensors = self.tensors | {name: buffer.clone() for name, buffer in self.buffers.items()}
+        given = self.copied(inputs)
+        version = given._version
         with torch.enable_grad():
             with modules.within(self.model), watch:
-                outputs = call(self.model, tensors, self.where, self.copied(inputs))  # it may work in place
+                outputs = call(self.model, tensors, self.where, given)
+            if given._version != version and self.copied is torch.detach:
+                raise SfumatoError(
+                    f"model {type(self.model).__name__} wrote to its inputs, which it did not when it was tried on random ones; "
+                    "allowed is a model that does so always or never."
+                )
             sightings.check(watch.uses)
             losses = checked_losses(self.loss(outputs, targets), len(inputs))
             if compare:

@@ -57,6 +57,7 @@ class Trial:
         channels_last: whether the model gives the same values with images and filters in that memory format.
         modules: for each module that is a site, the parameters that it is the site of.
         strays: parameters that have no operation as their site.
+        writes_inputs: whether the model works in place on what it is given.
     """
 
     reason: str | None = None
@@ -67,6 +68,7 @@ class Trial:
     channels_last: bool = False
     modules: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, "tuple[str, ...]"])
     strays: frozenset[str] = frozenset()
+    writes_inputs: bool = True
 
 
 class _Runs:
@@ -76,6 +78,7 @@ class _Runs:
         self.model, self.tensors, self.where = model, tensors, places(model)
         self.modules: Mapping[str, tuple[str, ...]] = {}
         self.strays: frozenset[str] = frozenset()
+        self.writes_inputs = False
 
     def run(self, inputs: torch.Tensor) -> tuple[list[Seen], torch.Tensor, dict[str, int]]:
         """The sites, the outputs and the number of uses of each parameter."""
@@ -88,8 +91,11 @@ class _Runs:
 
         watched = {id(tensors[name]): name for name, _ in trainable(self.model)}
         watch = Watch(watched, report, self.strays)
+        given = inputs.clone()
+        version = given._version
         with ModuleWatch(self.modules, watch, report).within(self.model), watch:
-            outputs = call(self.model, tensors, self.where, inputs.clone())
+            outputs = call(self.model, tensors, self.where, given)
+        self.writes_inputs = self.writes_inputs or given._version != version
         if not isinstance(outputs, torch.Tensor) or not outputs.ndim or len(outputs) != len(inputs):
             raise UnplannedError("its outputs are not one tensor with a row for each example")
         return seen, outputs.clone(), watch.uses
@@ -159,6 +165,7 @@ def _try(model: nn.Module, inputs: torch.Tensor) -> Trial | None:
         channels_last=_channels_last(runs, inputs, outputs, sites),
         modules=runs.modules,
         strays=runs.strays,
+        writes_inputs=runs.writes_inputs,
     )
 
 
