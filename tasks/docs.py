@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def docs(call: command.Call) -> None:
-    """Write the table between the README's markers, docs/claims.md and docs/claims.json."""
+    """Write the tables between the markers of README.md and docs/engine.md, docs/claims.md and docs/claims.json."""
     from sfumato import artifacts, report
     from tasks.report import gather
 
@@ -33,6 +33,13 @@ def docs(call: command.Call) -> None:
     artifacts.write_json(call.root / "docs" / "claims.json", report.claims_json(findings))
     artifacts.write_text(call.root / "docs" / "claims.md", report.claims_markdown(findings))
     artifacts.write_text(readme, text)
+    page, measured = call.root / "docs" / "engine.md", report.engine_rows(study.engine)
+    if page.is_file() and measured:
+        table = report.engine_markdown(measured)
+        said = report.between_markers(
+            page.read_text(encoding="utf-8"), table, page.name, report.ENGINE_MARKERS
+        )
+        artifacts.write_text(page, said)
 
 
 def _with_modulated(text: str, study: Study) -> str:

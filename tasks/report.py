@@ -65,7 +65,17 @@ def gather(call: command.Call) -> Study:
         tunings=tuple(modulated.tunings(call)),
         round_curves=tuple(radiomap.curves(call)),
         pictures=tuple(radiomap.pictures(call)),
+        engine=tuple(_engine(call)),
     )
+
+
+def _engine(call: command.Call) -> list[Any]:
+    """The rows that the engine's benchmark printed on the machine that it was last committed from."""
+    from sfumato import artifacts
+
+    path = call.root / "results" / "benchmarks" / "engine.json"
+    found = artifacts.read_json(path) if path.is_file() else []
+    return found if isinstance(found, list) else [found]
 
 
 def _plain(path: Path) -> Any:

@@ -19,6 +19,7 @@ from sfumato.report.divergence_text import (
     divergence_released_summary,
     divergence_summary,
 )
+from sfumato.report.engine_table import ENGINE_MARKERS, engine_markdown, engine_rows
 from sfumato.report.modulated_claims import MODULATED_CLAIMS
 from sfumato.report.modulated_tables import error_rows
 from sfumato.report.modulated_text import MARKERS as MODULATED_MARKERS
@@ -37,6 +38,7 @@ from sfumato.report.topk_claims import TOPK_CLAIMS
 __all__ = [
     "CLAIMS",
     "DIVERGENCE_MARKERS",
+    "ENGINE_MARKERS",
     "MODULATED_MARKERS",
     "RADIOMAP_MARKERS",
     "Claim",
@@ -54,6 +56,8 @@ __all__ = [
     "claims_markdown",
     "defence_rows",
     "divergence_readme_table",
+    "engine_markdown",
+    "engine_rows",
     "error_rows",
     "estimate_rows",
     "evaluate",

@@ -165,6 +165,7 @@ class Study:
         tunings: rows of further systems' tuning tables as text, with system and data set added.
         round_curves: rows of further systems' curves over rounds as text, with system, data set and method added.
         pictures: radio maps, one set per data set.
+        engine: rows of the engine's benchmark, as it printed them.
     """
 
     current: Run
@@ -179,6 +180,7 @@ class Study:
     tunings: tuple[Mapping[str, str], ...] = ()
     round_curves: tuple[Mapping[str, str], ...] = ()
     pictures: tuple[RadiomapPictures, ...] = ()
+    engine: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def runs(self) -> tuple[Run, ...]:

@@ -14,6 +14,7 @@ from typing import Any
 from sfumato.records import MeanInterval
 from sfumato.report import charts, curve_charts, tables
 from sfumato.report.claims import Finding
+from sfumato.report.engine_table import engine_rows, engine_section
 from sfumato.report.page_sections import (
     audit_section,
     inline,
@@ -62,6 +63,7 @@ def topk_section(study: Study, findings: Sequence[Finding]) -> dict[str, Any]:
         "lira": lira_rows(run),
         "audit": audit_section(run),
         "statements": statement_rows(study, run.system),
+        "engine": engine_section(engine_rows(study.engine)),
     }
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional
 
-from sfumato.dpsgd import ParameterLayout, Support
+from sfumato.dpsgd import ParameterLayout, Support, conv_rules
 from sfumato.dpsgd.planned import PlannedEngine
 from tests.sfumato.dpsgd.reference import (
     cross_entropy,
@@ -218,6 +218,30 @@ def test_every_rule_for_convolutions_is_taken_and_exact() -> None:
         assert_close(found.norms, wanted.norms, 1e-5, 0.0)
         assert_close(found.sum, wanted.sum, 1e-5, 0.0)
     assert {"sampled", "tiled", "rank_one", "values"} <= rules
+
+
+@pytest.mark.parametrize("vectors", [1, 3000])
+@pytest.mark.parametrize("micro_batch", [5, 16, 23, 40])
+def test_bands_of_rows_and_groups_of_sixteen_examples_add_up(
+    monkeypatch: pytest.MonkeyPatch, vectors: int, micro_batch: int
+) -> None:
+    """Images that are packed in many bands, the last one shorter, and in groups of examples of which the last is not full."""
+    monkeypatch.setattr(conv_rules, "BAND", vectors)
+    model = initialise(
+        nn.Sequential(
+            nn.Conv2d(3, 20, 3, padding=1), nn.Tanh(), nn.Conv2d(20, 33, 3, stride=2, padding=1), nn.Tanh(),
+            nn.Conv2d(33, 7, (1, 2), dilation=2), nn.Flatten(), nn.Linear(420, 3),
+        )
+    )  # fmt: skip
+    x, y = torch.randn(40, 3, 19, 15, generator=generator()), torch.arange(40) % 3
+    gradients = reference_gradients(model, cross_entropy, (x, y))
+    layout = ParameterLayout.of(model)
+    for kind in ("0.05", "0.5", "full", "rows"):
+        support = support_of(kind, layout, 1)
+        wanted = reference_sum(gradients, support, 0.5)
+        found = PlannedEngine(micro_batch).clipped_sum(model, cross_entropy, (x, y), support, 0.5)
+        assert_close(found.norms, wanted.norms, 1e-5, 0.0)
+        assert_close(found.sum, wanted.sum, 1e-5, 0.0)
 
 
 def test_several_sizes_of_input_use_one_engine() -> None:
