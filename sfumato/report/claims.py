@@ -22,8 +22,9 @@ The rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Literal
 
 from sfumato.records import MeanInterval
@@ -161,7 +162,8 @@ def evaluate(claims: Iterable[Claim], runs: Sequence[Run]) -> list[Finding]:
 
 def _finding(claim: Claim, profile: str, outcome: Outcome) -> Finding:
     parts = [claim.name, outcome.dataset, outcome.part, outcome.epsilon, profile]
-    data = ", ".join(part for part in (_data(outcome.dataset, outcome.epsilon), outcome.note) if part)
+    named = _data(outcome.dataset, outcome.epsilon, outcome.run.labels)
+    data = ", ".join(part for part in (named, outcome.note) if part)
     used = (outcome.run, *outcome.beside)
     command = "; ".join(dict.fromkeys(run.command or claim.command for run in used))
     name = "/".join(part for part in parts if part)
@@ -175,10 +177,9 @@ def _untested(claim: Claim, dataset: str, epsilon: str) -> Finding:
     return Finding(name, claim, None, dataset, epsilon, _data(dataset, epsilon), claim.command, judgement)
 
 
-def _data(dataset: str, epsilon: str) -> str:
-    return ", ".join(
-        [*([dataset_label(dataset)] if dataset else []), *([epsilon_label(epsilon)] if epsilon else [])]
-    )
+def _data(dataset: str, epsilon: str, labels: Mapping[str, str] = MappingProxyType({})) -> str:
+    name = labels.get(dataset) or dataset_label(dataset)
+    return ", ".join([*([name] if dataset else []), *([epsilon_label(epsilon)] if epsilon else [])])
 
 
 def preferred(findings: Iterable[Finding]) -> list[Finding]:

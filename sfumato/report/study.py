@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, cast
+from typing import Any, cast, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +54,7 @@ class Run:
         command: what made them, where known.
         commit: the state of the code that made them, where known.
         settings: sweep name -> the value this run has, where known.
+        labels: data sets that this run has from another source than usual -> how they are called then.
     """
 
     profile: str
@@ -63,6 +64,7 @@ class Run:
     command: str = ""
     commit: str = ""
     settings: Mapping[str, float] = field(default_factory=dict[str, float])
+    labels: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def select(self, step: str, **levels: str) -> list[Record]:
         """The records of a step at these levels, in their order."""
@@ -234,7 +236,19 @@ def run_of(
         str(origin.get("command") or ""),
         str(origin.get("commit") or ""),
         settings if settings is not None else settings_of(origin),
+        _labels_of(origin),
     )
+
+
+def _labels_of(provenance: Mapping[str, Any]) -> dict[str, str]:
+    """Results of a copy of a data set bear its name.
+
+    >>> _labels_of({"params": {"data": {"cifar10_source": "jpeg"}}})
+    {'cifar10': 'CIFAR-10 (JPEG copy)'}
+    """
+    params = cast("Mapping[str, Any]", provenance.get("params") or {})
+    source = cast("Mapping[str, Any]", params.get("data") or {}).get("cifar10_source")
+    return {"cifar10": "CIFAR-10 (JPEG copy)"} if source == "jpeg" else {}
 
 
 def _place(record: Record) -> tuple[object, ...]:

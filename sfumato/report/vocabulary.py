@@ -94,7 +94,7 @@ GAIN_COLOURS = (
 )
 """From weak to strong path gain, light and dark mode; lightness alone tells the order."""
 BINARY = frozenset({"thyroid"})
-PROFILES = ("smoke", "quick", "medium", "paper")
+PROFILES = ("smoke", "quick", "medium", "cifar10", "paper")
 
 
 def method(name: str) -> Method:

@@ -211,3 +211,20 @@ def test_all_profiles_are_kept_and_the_largest_is_preferred() -> None:
 def test_settings_of_a_run_are_read_nested_or_dotted() -> None:
     assert settings_of({"params": {"topk": {"train": {"active_ratio": 0.05}}}}) == {"ratio": 0.05}
     assert settings_of({"params": {"topk": 3}, "overrides": None}) == {}
+
+
+def test_findings_of_a_copy_of_a_data_set_bear_its_name() -> None:
+    levels = ["dataset", "method", "epsilon", "seed"]
+    found = [
+        Record(
+            dict(zip(levels, ("cifar10", method, "3", str(seed)), strict=True)),
+            {"test_accuracy": value + seed / 50},
+        )
+        for method, value in (("tp_topk", 0.5), ("dense", 0.4))
+        for seed in range(3)
+    ]
+    document = to_document("topk", "train", levels, found, {})
+    for source, name in (("jpeg", "CIFAR-10 (JPEG copy)"), ("png", "CIFAR-10")):
+        run = run_of("cifar10", "topk", "base", [document], {"params": {"data": {"cifar10_source": source}}})
+        data = {f.data for f in evaluate(CLAIMS, [run]) if f.claim.name == "topk_sparse_beats_dense"}
+        assert data == {f"{name}, ε = 3"}
