@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, cast, cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
