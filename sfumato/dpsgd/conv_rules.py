@@ -196,7 +196,7 @@ class ConvPart:
         self._values = self._held[: lanes * layout.columns].view(layout.columns, lanes)
         images = [part.detach().permute(0, 2, 3, 1).contiguous().numpy() for part in (inputs[0], gradient)]
         bands = [scratch.take(size) for size in layout.sizes]
-        sums = torch.empty(len(layout.g_blocks) * LANES, lanes)
+        sums = torch.empty(len(layout.g_blocks) * LANES, lanes, dtype=torch.float32)
         packed = layout.numbers, layout.steps, *(band.numpy() for band in bands)
         found = self._values.numpy(), sums.numpy()
         if layout.kind == "sampled":
@@ -216,8 +216,8 @@ class ConvPart:
         if broken.any():
             values.index_fill_(1, torch.nonzero(broken).flatten(), 0.0)
         if not len(self._sum):
-            self._sum = torch.zeros(len(self._layout.local))
-        lanes = torch.zeros(values.shape[1])
+            self._sum = torch.zeros(len(self._layout.local), dtype=torch.float32)
+        lanes = torch.zeros(values.shape[1], dtype=torch.float32)
         lanes[: len(weights)] = weights
         self._kernels.weighted_rows(values.numpy(), self._layout.places, lanes.numpy(), self._sum.numpy())
         self._scratch.give(self._held)
@@ -247,7 +247,7 @@ class ShiftPart:
             self._values = noted[1].index_select(0, self._slots)[:, : len(gradient)].t().contiguous()
             squares += self._values.square().sum(dim=1, dtype=torch.float64)
             return
-        self._values = torch.empty(len(gradient), len(self._channels))
+        self._values = torch.empty(len(gradient), len(self._channels), dtype=torch.float32)
         positions = gradient.detach().permute(0, 2, 3, 1).flatten(1, 2).contiguous().numpy()
         self._kernels.plane_sums(positions, self._channels, self._values.numpy(), squares.numpy())
 

@@ -82,7 +82,9 @@ class Engine(Protocol):
         ...
 
 
-def get_engine(name: str = "planned", micro_batch: int | None = None, kernels: str = "numba") -> Engine:
+def get_engine(
+    name: str = "planned", micro_batch: int | None = None, kernels: str = "numba", trusted: bool = False
+) -> Engine:
     """An engine by its name.
 
     Args:
@@ -91,6 +93,8 @@ def get_engine(name: str = "planned", micro_batch: int | None = None, kernels: s
         micro_batch: how many examples are held at once, a public number; None chooses it by the model's
             size. It changes memory and speed, and the sum by float32 rounding.
         kernels: of the planned engine: ``numba``, or ``torch`` for plain torch operations.
+        trusted: of the planned engine: whether models with code of their own may run as one batch, on the caller's
+            word that they keep examples apart; without it they are left to torch.func.
 
     Raises:
         SfumatoError: if the name is unknown, ``micro_batch`` is not an integer of at least 1 or there are no such
@@ -102,7 +106,7 @@ def get_engine(name: str = "planned", micro_batch: int | None = None, kernels: s
     if name == "planned":
         from sfumato.dpsgd.planned import PlannedEngine
 
-        return PlannedEngine(micro_batch, kernels)
+        return PlannedEngine(micro_batch, kernels, trusted)
     if name == "functional":
         from sfumato.dpsgd.functional import FunctionalEngine
 

@@ -20,12 +20,15 @@ on.
 
 from __future__ import annotations
 
+import hashlib
+import inspect
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numba import njit
 
+from sfumato.dpsgd import lanes
 from sfumato.dpsgd.kernel_layout import LANES
 from sfumato.dpsgd.lanes import WIDE, dots, listed_squares, plane_sum, square, transpose
 
@@ -39,12 +42,20 @@ _OPTIONS: dict[str, Any] = {
 }
 
 
+LANES_DIGEST = "4f02e8d2bf58b0ba"
+"""Of lanes.py, whose text is compiled into these kernels and which Numba's cache does not watch."""
+_CACHED = hashlib.sha256(inspect.getsource(lanes).encode()).hexdigest()[:16] == LANES_DIGEST
+
+
 def _compiled(signature: str) -> Callable[[Any], Any]:
-    """Compile at once for one signature, so that one compilation serves every shape and layout; cached on disk."""
+    """Compile at once for one signature, so that one compilation serves every shape and layout; cached on disk.
+
+    Without the cache where lanes.py is not the one that this file was written for.
+    """
 
     def decorate(function: Any) -> Any:
         try:
-            return njit(signature, cache=True, **_OPTIONS)(function)
+            return njit(signature, cache=_CACHED, **_OPTIONS)(function)
         except (RuntimeError, OSError):  # no folder for the cache can be written to
             return njit(signature, **_OPTIONS)(function)
 

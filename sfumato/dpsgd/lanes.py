@@ -120,14 +120,12 @@ def _generate_dots(builder: Any, rows: int, columns: int, args: Any) -> Any:
     kind = ir.FunctionType(_VECTOR, [_VECTOR] * 3)
     multiply_add = cgutils.get_or_insert_function(builder.module, kind, f"llvm.fmuladd.v{LANES}f32")
     is_fresh = builder.trunc(fresh, ir.IntType(1))
-    places, sums = [], []
-    for row in range(rows):
-        for column in range(columns):
-            place = _offset(builder, _offset(builder, out, out_row, row), out_column, column)
-            before = builder.load(_pointer(builder, place), align=BYTES)
-            places.append(place)
-            sums.append(cgutils.alloca_once(builder, _VECTOR))  # LLVM keeps these in registers
-            builder.store(builder.select(is_fresh, _ZERO, before), sums[-1])
+    places = [
+        _offset(builder, _offset(builder, out, out_row, row), out_column, column)
+        for row in range(rows)
+        for column in range(columns)
+    ]
+    sums = [cgutils.alloca_once_value(builder, _ZERO) for _ in places]  # LLVM keeps these in registers
     g_offset, x_offset = (cgutils.alloca_once_value(builder, _constant(0)) for _ in range(2))
     with cgutils.for_range(builder, high) as down:
         builder.store(builder.mul(down.index, x_down), x_offset)
@@ -142,7 +140,10 @@ def _generate_dots(builder: Any, rows: int, columns: int, args: Any) -> Any:
                 builder.store(builder.call(multiply_add, [*factors, builder.load(total)]), total)
             builder.store(builder.add(g_at, _constant(BYTES)), g_offset)
             builder.store(builder.add(x_at, x_right), x_offset)
-    found = [builder.load(total) for total in sums]
+    found = list[Any]()
+    for place, total in zip(places, sums, strict=True):
+        before = builder.select(is_fresh, _ZERO, builder.load(_pointer(builder, place), align=BYTES))
+        found.append(builder.fadd(builder.load(total), before))
     for place, vector in zip(places, found, strict=True):
         builder.store(vector, _pointer(builder, place), align=BYTES)
     with builder.if_then(builder.trunc(final, ir.IntType(1))):

@@ -169,7 +169,7 @@ def _linear(
     if site.options["rows"]:
         if whole:
             kind, why = "rank_one", "whole rows"
-        elif kernels is not None and active <= SAMPLED_DENSITY * size:
+        elif kernels is not None and active <= SAMPLED_DENSITY * size and parameter[1] <= linear_rules.LONG:
             kind, why = "sampled", f"{active / size:.0%} of the weight"
         else:
             kind, why = "masked", f"{active / size:.0%} of the weight: one product with the mask"

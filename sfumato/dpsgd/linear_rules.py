@@ -29,6 +29,8 @@ from sfumato.dpsgd.scratch import Scratch
 
 _LARGE = 1e6
 """Numbers up to this are squared in float32: what vanishes there is below 1e-13, and no clip norm here is so small."""
+LONG = 4096
+"""Longer rows are squared in float64: sums of so many float32 numbers lose digits."""
 _LARGE_BITS = int(np.float32(_LARGE).view(np.int32))
 """The bits of that number: numbers without sign are ordered as their bits are."""
 WIDE_BELOW = 1e-4
@@ -139,7 +141,7 @@ class OuterPart:
             held.append(out)
         self._held = tuple(held)
         if moderate:
-            scratch = torch.empty(x.shape[1] * LANES).numpy()
+            scratch = torch.empty(x.shape[1] * LANES, dtype=torch.float32).numpy()
             arrays = (*(part.numpy() for part in held), layout.rows.numpy(), layout.begin, layout.offsets)
             self._kernels.linear_squares(*arrays, scratch, squares.numpy())
         else:
@@ -160,7 +162,7 @@ class OuterPart:
             if any_broken:
                 lost = functional.pad(broken, beyond)
                 g, x = g.masked_fill(lost, 0.0), x.masked_fill(lost, 0.0)
-            part = torch.empty(len(layout.coordinates))
+            part = torch.empty(len(layout.coordinates), dtype=torch.float32)
             offsets = layout.columns * x.shape[1]
             self._kernels.sampled_dots(g.numpy(), x.view(-1).numpy(), layout.begin, offsets, part.numpy())
             self._sum = part if self._sum is None else self._sum.add_(part)
@@ -192,7 +194,7 @@ def _moderate(values: torch.Tensor) -> bool:
 
 def _squared_norms(values: torch.Tensor) -> torch.Tensor:
     """Tensor[N], float64: the squared norms of rows, in the values' precision."""
-    return vector_norm(values).double().square()
+    return vector_norm(values.double() if values.shape[1] > LONG else values).double().square()
 
 
 def _masked(x: torch.Tensor, g: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:

@@ -15,8 +15,8 @@ import warnings
 from collections.abc import Callable, Generator, Hashable
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from types import ModuleType
-from typing import Any
+from types import ModuleType, NoneType
+from typing import Any, cast
 from weakref import WeakKeyDictionary
 
 import torch
@@ -39,6 +39,7 @@ from sfumato.dpsgd.layer_choices import Materials
 from sfumato.dpsgd.layer_rules import Part
 from sfumato.dpsgd.layout import trainable
 from sfumato.dpsgd.module_rules import ModuleWatch
+from sfumato.dpsgd.plain import each, why_not_plain
 from sfumato.dpsgd.planner import Choice, Plan, make_plan
 from sfumato.dpsgd.scratch import Scratch
 from sfumato.dpsgd.sites import UnplannedError, Watch
@@ -70,26 +71,33 @@ class PlannedEngine:
     Parameters are not differentiated. Each layer with an active parameter keeps its input, and a hook at its output
     computes its per-example gradients at the active coordinates, or for Linear only their norms, in the place of a
     weight gradient; below the lowest such layer nothing is differentiated. The batch runs as one, so that a model
-    must not mix examples: it is tried on random inputs, once for each model, whether every layer's rows belong to one
-    example each. A model that does not pass, that asks for values of the data or that uses a parameter in ways
+    must not mix examples. Models made of torch's own layers in a row (``plain.PLAIN``) cannot; of others, one that is
+    ``trusted`` is tried on random inputs, once for each model, whether every layer's rows belong to one example each.
+    A model that is neither, that does not pass, that asks for values of the data or that uses a parameter in ways
     without a rule, and a clip norm below 1e-12, is left to the functional engine, which computes every example by
-    itself; ``plan(...).explain()`` says so.
+    itself; ``plan(...).explain()`` says so. The loss is computed for every example by itself in any case.
+
+    Guarantee: that of ``Engine.clipped_sum``; for a ``trusted`` model on the condition that the trust is justified:
+    that neither its values nor its gradients for one example ever depend on another, on no data at all.
 
     Attributes:
         micro_batch: how many examples are held at once; None chooses by shapes (32 for images).
         kernels: ``numba``, or ``torch`` for plain torch operations, which also serve other dtypes than float32 and
             other devices than the CPU.
+        trusted: whether models with code of their own may run as one batch: the caller's word that they keep
+            examples apart. A trial finds many that do not, not all.
     """
 
     micro_batch: int | None = None
     kernels: str = "numba"
+    trusted: bool = False
     _known: WeakKeyDictionary[nn.Module, _Known] = field(
         default_factory=WeakKeyDictionary[nn.Module, _Known], repr=False, compare=False
     )
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Without what is remembered."""
-        return PlannedEngine, (self.micro_batch, self.kernels)
+        return PlannedEngine, (self.micro_batch, self.kernels, self.trusted)
 
     def plan(self, model: nn.Module, support: Support, inputs: torch.Tensor) -> Plan:
         """The plan for inputs like these; ``explain()`` on it gives a table.
@@ -103,7 +111,9 @@ class PlannedEngine:
             SfumatoError: if the support is not over the model's trainable parameters.
             UnsupportedLayerError: if a layer mixes examples or cannot be handled.
         """
-        state, shape = _state(model), (tuple(inputs.shape[1:]), inputs.dtype, inputs.device)
+        reason = None if self.trusted else why_not_plain(model)
+        state = (reason, _state(model))
+        shape = (tuple(inputs.shape[1:]), inputs.dtype, inputs.device)
         known = self._known.get(model)
         if known is None or known.state != state:
             refuse_layers(model)
@@ -113,7 +123,7 @@ class PlannedEngine:
                 return plan
         active = active_parameters(model, support)
         if shape not in known.trials:
-            known.trials[shape] = tried(model, inputs)
+            known.trials[shape] = tried(model, inputs) if reason is None else Trial(_untrusted(reason))
         plan = make_plan(known.trials[shape], model, active, self._usable_kernels(model))
         known.plans = [(support, shape, plan), *known.plans[: _PLANS - 1]]
         known.spare.clear()  # its pieces have other sizes
@@ -216,7 +226,7 @@ class _Run:
         norms, unit = list[torch.Tensor](), min(self.clip_norm, 1.0)
         for start in range(0, len(inputs), self.micro_batch):
             chunk = slice(start, start + self.micro_batch)
-            squares = self._squares(inputs[chunk], targets[chunk], compare=start == 0)
+            squares = self._squares(inputs[chunk], targets[chunk])
             norms.append(squares.sqrt())
             weights = (
                 clip_factors(norms[-1], self.clip_norm) / unit
@@ -234,7 +244,7 @@ class _Run:
         active = part.size if part.local is None else part.local.numel()
         return found if len(found) else self.tensors[part.name].new_zeros(active)
 
-    def _squares(self, inputs: torch.Tensor, targets: torch.Tensor, compare: bool) -> torch.Tensor:
+    def _squares(self, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         """Tensor[b], float64: the squared norms of one micro-batch, whose gradients the parts now hold."""
         sightings = Sightings(self.plan, self.parts, len(inputs), self.device)
         watch = Watch(self.watched, sightings.report, self.plan.trial.strays)
@@ -251,9 +261,7 @@ class _Run:
                     "allowed is a model that does so always or never."
                 )
             sightings.check(watch.uses)
-            losses = checked_losses(self.loss(outputs, targets), len(inputs))
-            if compare:
-                self._check_loss(losses, outputs, targets)
+            losses = checked_losses(each(self.loss)(outputs, targets), len(inputs))
             if losses.requires_grad:
                 torch.autograd.grad(losses.sum(), sightings.anchor, allow_unused=True)
         return sightings.squares
@@ -267,16 +275,12 @@ class _Run:
                 found[key] = (*found.get(key, ()), choice.part.name)
         return found
 
-    def _check_loss(self, losses: torch.Tensor, outputs: torch.Tensor, targets: torch.Tensor) -> None:
-        """See that the first example's loss is the same without the others.
 
-        Raises:
-            UnplannedError: if it is not.
-        """
-        with torch.no_grad():
-            alone = checked_losses(self.loss(outputs[:1].detach(), targets[:1]), 1)
-            if not torch.allclose(alone, losses[:1].detach(), rtol=1e-3, atol=1e-30, equal_nan=True):
-                raise UnplannedError("the loss of one example changes with the others")
+def _untrusted(reason: str) -> str:
+    return (
+        f"{reason}, and only torch's own layers in nn.Sequential are known to keep examples apart; "
+        "get_engine(trusted=True) takes your word for it"
+    )
 
 
 def _state(model: nn.Module) -> Hashable:
@@ -284,8 +288,19 @@ def _state(model: nn.Module) -> Hashable:
     found = list[Hashable]()
     for path, layer in layers(model):
         attributes = vars(layer)
-        flags = repr([pair for pair in attributes.items() if isinstance(pair[1], (bool, str, tuple))])
-        hooks = tuple(len(attributes[name]) for name in ("_forward_hooks", "_forward_pre_hooks"))
+        kept = [
+            pair
+            for pair in attributes.items()
+            if isinstance(pair[1], (bool, int, float, str, tuple, NoneType))
+        ]
+        flags = type(layer), repr(kept)
+        hooks = tuple(
+            tuple(map(id, cast("dict[int, object]", value).values()))
+            if isinstance(value, dict)
+            else id(value)
+            for name, value in attributes.items()
+            if name.endswith("_hooks") or callable(value)
+        )
         own = tuple(
             (name, id(p), tuple(p.shape), p.dtype, p.device, p.requires_grad)
             for name, p in layer.named_parameters(recurse=False, remove_duplicate=False)

@@ -26,7 +26,7 @@ class Scratch:
         """Tensor of at least ``size`` numbers of any values, aligned, and not much longer."""
         fitting = [held for held in self._free if size <= len(held) <= 2 * size]
         if not fitting:
-            return torch.empty(size)  # torch aligns it
+            return torch.empty(size, dtype=torch.float32)  # torch aligns it
         chosen = min(fitting, key=len)
         self._free = [held for held in self._free if held is not chosen]
         return chosen

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import inspect
 import os
 import subprocess
 import sys
@@ -11,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from sfumato.dpsgd import kernels
+from sfumato.dpsgd import kernels, lanes
 from sfumato.dpsgd.kernel_layout import ConvShape
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -66,3 +68,9 @@ def test_kernels_for_shorter_registers_are_exact(name: str, features: str, tmp_p
         command, cwd=ROOT, env={**os.environ, **changed}, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout[-2000:]
+
+
+def test_the_kernels_are_cached_for_the_lanes_that_they_were_written_for() -> None:
+    """After a change of lanes.py, its digest in kernels.py is to be changed too: that makes Numba compile anew."""
+    digest = hashlib.sha256(inspect.getsource(lanes).encode()).hexdigest()[:16]
+    assert digest == kernels.LANES_DIGEST

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import pickle
 import subprocess
 import sys
@@ -20,6 +21,9 @@ from sfumato.errors import SfumatoError, UnsupportedLayerError
 from tests.sfumato.dpsgd.reference import Tied, cross_entropy, generator, initialise, make
 from tests.sfumato.dpsgd.test_engines import Branching, Folded, Leaking, Whitening, assert_exact
 
+Trusting = functools.partial(PlannedEngine, trusted=True)
+
+
 KERNELS = ["numba", "torch"]
 
 
@@ -28,7 +32,7 @@ def everything(model: nn.Module) -> Support:
 
 
 def whole(model: nn.Module, inputs: torch.Tensor) -> str | None:
-    return PlannedEngine().plan(model, everything(model), inputs).whole
+    return Trusting().plan(model, everything(model), inputs).whole
 
 
 class Flipped(nn.Module):
@@ -85,14 +89,14 @@ class ChangedLater(nn.Module):
 )
 def test_what_cannot_be_planned_is_left_to_the_functional_engine(model: nn.Module, why: str) -> None:
     inputs = make("linear", torch.float32)[1][0]
-    found = PlannedEngine().plan(initialise(model), everything(model), inputs)
+    found = Trusting().plan(initialise(model), everything(model), inputs)
     assert why in str(found.whole)
     assert found.explain().count("the whole model") == len(list(model.parameters()))
 
 
 @pytest.mark.parametrize("model", [Flipped(), TimeFirst(), Leaking(False), Tied()])
 def test_what_is_left_to_the_functional_engine_is_exact_and_said_once(model: nn.Module) -> None:
-    batch, engine = make("linear", torch.float32)[1], PlannedEngine(3)
+    batch, engine = make("linear", torch.float32)[1], Trusting(3)
     initialise(model)
     with pytest.warns(UserWarning, match="left to the slower functional engine"):
         engine.clipped_sum(model, cross_entropy, batch, everything(model), 0.3)
@@ -104,7 +108,7 @@ def test_what_is_left_to_the_functional_engine_is_exact_and_said_once(model: nn.
 def test_inputs_that_are_changed_in_place_afterwards_are_noticed() -> None:
     batch, model = make("linear", torch.float32)[1], initialise(ChangedLater())
     with pytest.warns(UserWarning, match="input of 'first.weight' is changed in place after it is used"):
-        found = PlannedEngine(3).clipped_sum(model, cross_entropy, batch, everything(model), 0.3)
+        found = Trusting(3).clipped_sum(model, cross_entropy, batch, everything(model), 0.3)
     wanted = get_engine("functional", 3).clipped_sum(model, cross_entropy, batch, everything(model), 0.3)
     assert torch.equal(found.sum, wanted.sum)
 
@@ -113,7 +117,7 @@ def test_tied_weights_outside_of_the_support_do_not_matter() -> None:
     model, batch = initialise(Tied()), make("linear", torch.float32)[1]
     layout = ParameterLayout.of(model)
     head = Support.of(list(range(layout.offsets[-1], layout.size)), layout.size)
-    assert PlannedEngine().plan(model, head, batch[0]).whole is None
+    assert Trusting().plan(model, head, batch[0]).whole is None
 
 
 def test_a_loss_that_mixes_examples_is_left_to_the_functional_engine() -> None:
@@ -122,7 +126,7 @@ def test_a_loss_that_mixes_examples_is_left_to_the_functional_engine() -> None:
     def mean(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         return cross_entropy(outputs, targets) / len(outputs)
 
-    found = PlannedEngine().clipped_sum(model, mean, batch, everything(model), 0.3)
+    found = Trusting().clipped_sum(model, mean, batch, everything(model), 0.3)
     wanted = get_engine("functional").clipped_sum(model, mean, batch, everything(model), 0.3)
     assert torch.equal(found.sum, wanted.sum)
 
@@ -131,12 +135,12 @@ def test_batch_norm_is_refused_with_its_name() -> None:
     model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(16, 2))
     batch = torch.zeros(2, 1, 4, 4), torch.tensor([0, 1])
     with pytest.raises(UnsupportedLayerError, match=r"layer '1' \(BatchNorm2d\) mixes the examples"):
-        PlannedEngine().clipped_sum(model, cross_entropy, batch, everything(model), 1.0)
+        Trusting().clipped_sum(model, cross_entropy, batch, everything(model), 1.0)
 
 
 def test_a_model_that_changes_is_tried_anew() -> None:
     model, batch = make("linear", torch.float32)
-    engine = PlannedEngine()
+    engine = Trusting()
     engine.clipped_sum(model, cross_entropy, batch, everything(model), 0.3)
     model.append(nn.Softmax(dim=0))
     assert "change with the other" in str(engine.plan(model, everything(model), batch[0]).whole)
@@ -148,7 +152,7 @@ def test_a_model_that_changes_is_tried_anew() -> None:
 def test_the_plan_says_which_rule_and_why() -> None:
     model, (x, _) = make("convolution_groups", torch.float32)
     layout = ParameterLayout.of(model)
-    table = PlannedEngine().plan(model, Support.of([0, 90, layout.size - 1], layout.size), x).explain()
+    table = Trusting().plan(model, Support.of([0, 90, layout.size - 1], layout.size), x).explain()
     lines = [line.split() for line in table.splitlines()]
     assert lines[0] == ["layer", "parameter", "active", "rule", "why"]
     assert [line[:4] for line in lines[1:]] == [
@@ -156,16 +160,16 @@ def test_the_plan_says_which_rule_and_why() -> None:
         ["2", "weight", "1/72", "sampled"] if layout.slices["2.weight"].start <= 90 else lines[2][:4],
         ["9", "bias", "1/3", "values"],
     ]
-    assert "torch" in PlannedEngine(kernels="torch").plan(model, everything(model), x).explain()
+    assert "torch" in Trusting(kernels="torch").plan(model, everything(model), x).explain()
 
 
 def test_layers_without_a_rule_go_through_torch_func_alone() -> None:
     model = initialise(nn.Sequential(nn.Conv1d(2, 4, 3), nn.PReLU(4), nn.Flatten(), nn.Linear(16, 3)))
     batch = torch.randn(5, 2, 6, generator=generator()), torch.tensor([0, 1, 2, 1, 0])
-    table = PlannedEngine().plan(model, everything(model), batch[0]).explain()
+    table = Trusting().plan(model, everything(model), batch[0]).explain()
     assert table.count("torch.func") == 3
     assert table.count("rank_one") == 1
-    assert_exact(PlannedEngine(2), model, batch)
+    assert_exact(Trusting(2), model, batch)
 
 
 class Backward(nn.Module):
@@ -186,9 +190,9 @@ def test_nothing_is_differentiated_below_the_lowest_active_layer() -> None:
     model = initialise(nn.Sequential(nn.Linear(6, 6), Backward(seen), nn.Linear(6, 3)))
     batch = make("linear", torch.float32)[1]
     d = ParameterLayout.of(model).size
-    PlannedEngine().clipped_sum(model, cross_entropy, batch, Support.of(list(range(42, d)), d), 0.3)
+    Trusting().clipped_sum(model, cross_entropy, batch, Support.of(list(range(42, d)), d), 0.3)
     assert not seen
-    PlannedEngine().clipped_sum(model, cross_entropy, batch, Support.of([0, d - 1], d), 0.3)
+    Trusting().clipped_sum(model, cross_entropy, batch, Support.of([0, d - 1], d), 0.3)
     assert seen
 
 
@@ -201,7 +205,7 @@ def test_a_model_is_untouched_after_an_error_too(kernels: str) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        PlannedEngine(3, kernels).clipped_sum(model, fails, (x, y), everything(model), 0.3)
+        Trusting(3, kernels).clipped_sum(model, fails, (x, y), everything(model), 0.3)
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     assert all(parameter.grad is None and parameter.requires_grad for parameter in model.parameters())
     assert [vars(layer).keys() for layer in model.modules()] == states
@@ -219,8 +223,8 @@ def test_small_examples_are_held_by_the_hundreds_and_large_ones_by_32() -> None:
     rows = nn.Linear(6, 3)
     film = nn.Sequential(nn.Conv2d(3, 32, 3), nn.Flatten(), nn.LazyLinear(2))
     film(torch.zeros(1, 3, 48, 48))
-    assert PlannedEngine().plan(rows, everything(rows), torch.zeros(1, 6)).micro_batch == 512
-    assert PlannedEngine().plan(film, everything(film), torch.zeros(1, 3, 48, 48)).micro_batch == 32
+    assert Trusting().plan(rows, everything(rows), torch.zeros(1, 6)).micro_batch == 512
+    assert Trusting().plan(film, everything(film), torch.zeros(1, 3, 48, 48)).micro_batch == 32
 
 
 def test_without_numba_the_slow_path_is_said_once_and_right(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -231,10 +235,10 @@ def test_without_numba_the_slow_path_is_said_once_and_right(monkeypatch: pytest.
     monkeypatch.setattr(kernel_loading.importlib, "import_module", missing)
     model, batch = make("convolution", torch.float32)
     with pytest.warns(UserWarning, match="Numba kernels cannot be used .*no module named numba"):
-        PlannedEngine().plan(model, everything(model), batch[0])
+        Trusting().plan(model, everything(model), batch[0])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert_exact(PlannedEngine(3), model, batch)
+        assert_exact(Trusting(3), model, batch)
     kernel_loading._numba.cache_clear()
 
 
@@ -266,4 +270,4 @@ def test_operations_called_as_functions_are_seen_too() -> None:
 
     model, batch = initialise(Functions()), make("linear", torch.float32)[1]
     assert whole(model, batch[0]) is None
-    assert_exact(PlannedEngine(3), model, batch)
+    assert_exact(Trusting(3), model, batch)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Callable
 
 import numpy as np
@@ -22,6 +23,9 @@ from tests.sfumato.dpsgd.reference import (
     reference_gradients,
     reference_sum,
 )
+
+Trusting = functools.partial(PlannedEngine, trusted=True)
+
 
 KERNELS = ["numba", "torch"]
 
@@ -148,7 +152,7 @@ def check(
         )
     support = support_of(kind, ParameterLayout.of(model), seed)
     wanted = reference_sum(gradients, support, clip := float(gradients.norm(dim=1).median()) / 3)
-    engine = PlannedEngine(micro_batch, kernels)
+    engine = Trusting(micro_batch, kernels)
     assert engine.plan(model, support, x).whole is None
     total, norms = engine.exact_sum(model, cross_entropy, (x, y), support, clip)
     tolerance = 1e-5 if dtype == torch.float32 else 1e-12
@@ -211,7 +215,7 @@ def test_every_rule_for_convolutions_is_taken_and_exact() -> None:
     gradients = reference_gradients(model, cross_entropy, (x, y))
     layout, rules = ParameterLayout.of(model), set()
     for kind in ("0.05", "0.5", "full", "rows"):
-        support, engine = support_of(kind, layout, 1), PlannedEngine(2)
+        support, engine = support_of(kind, layout, 1), Trusting(2)
         wanted = reference_sum(gradients, support, 0.5)
         rules |= {choice.rule.rule for choice in engine.plan(model, support, x).choices if choice.rule}
         found = engine.clipped_sum(model, cross_entropy, (x, y), support, 0.5)
@@ -239,7 +243,7 @@ def test_bands_of_rows_and_groups_of_sixteen_examples_add_up(
     for kind in ("0.05", "0.5", "full", "rows"):
         support = support_of(kind, layout, 1)
         wanted = reference_sum(gradients, support, 0.5)
-        found = PlannedEngine(micro_batch).clipped_sum(model, cross_entropy, (x, y), support, 0.5)
+        found = Trusting(micro_batch).clipped_sum(model, cross_entropy, (x, y), support, 0.5)
         assert_close(found.norms, wanted.norms, 1e-5, 0.0)
         assert_close(found.sum, wanted.sum, 1e-5, 0.0)
 
@@ -248,7 +252,7 @@ def test_several_sizes_of_input_use_one_engine() -> None:
     model = initialise(
         nn.Sequential(nn.Conv2d(4, 6, 3, stride=2), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(6, 3))
     )
-    engine, support = PlannedEngine(), Support.full(ParameterLayout.of(model).size)
+    engine, support = Trusting(), Support.full(ParameterLayout.of(model).size)
     for size in (9, 12, 9, 17):
         x, y = torch.randn(3, 4, size, size + 1, generator=generator(size)), torch.tensor([0, 1, 2])
         wanted = reference_sum(reference_gradients(model, cross_entropy, (x, y)), support, 0.1)
@@ -263,7 +267,7 @@ def test_an_example_that_is_not_finite_counts_as_zero(name: str, value: float, k
     model, (x, y) = make(name, torch.float32)
     x[3] = value
     others = [0, 1, 2, 4, 5, 6]
-    engine, d = PlannedEngine(4, kernels), ParameterLayout.of(model).size
+    engine, d = Trusting(4, kernels), ParameterLayout.of(model).size
     for kind in ("full", "0.05"):
         support = support_of(kind, ParameterLayout.of(model), 1)
         found = engine.clipped_sum(model, cross_entropy, (x, y), support, 0.01)
@@ -287,7 +291,7 @@ def test_no_gradient_escapes_the_bound_by_vanishing_squares(name: str, scale: fl
     model = nn.Sequential(*(nn.Identity() if isinstance(layer, nn.Tanh) else layer for layer in model))
     support = Support.full(ParameterLayout.of(model).size)
     for size in (1.0, 1e-8 / scale if scale < 1 else 1e-8):
-        engine = PlannedEngine(kernels="numba")
+        engine = Trusting(kernels="numba")
         for clip in (1e-11, 1e-6, 1.0):
             found = engine.clipped_sum(model, small, (x[:1] * size, y[:1]), support, clip)
             assert float(found.sum.double().norm()) <= clip * (1 + 1e-5)
@@ -303,6 +307,6 @@ def test_positions_that_cancel_have_the_norm_of_what_is_left() -> None:
         return outputs.square().sum(dim=1)
 
     support = Support.full(ParameterLayout.of(model).size)
-    found = PlannedEngine().clipped_sum(model, loss, (x, y), support, 0.1)
+    found = Trusting().clipped_sum(model, loss, (x, y), support, 0.1)
     wanted = reference_sum(reference_gradients(copied, loss, (x, y)), support, 0.1)
     assert_close(found.norms, wanted.norms, 1e-5, 1e-12)

@@ -1,0 +1,76 @@
+"""Which models keep examples apart by what they are made of: layers of torch whose first axis is the batch, in a row.
+
+A trial can find that a model mixes examples, not that it never does: what code of one's own does may depend on the data.
+Models made of these layers alone need no trust.
+
+>>> why_not_plain(torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Tanh())) is None
+True
+>>> why_not_plain(torch.nn.Sequential(torch.nn.Softmax(dim=0)))
+"layer '0' is a Softmax"
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, cast
+
+import torch
+from torch import nn
+
+from sfumato.dpsgd.engine import Loss, checked_losses
+from sfumato.dpsgd.stateless import layers
+
+PLAIN: Final = frozenset({
+    nn.Sequential, nn.Identity, nn.Linear, nn.Bilinear, nn.Embedding,
+    nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d,
+    nn.GroupNorm, nn.LayerNorm, nn.RMSNorm, nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d, nn.LocalResponseNorm,
+    nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d, nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d, nn.LPPool1d, nn.LPPool2d,
+    nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d,
+    nn.AdaptiveMaxPool1d, nn.AdaptiveMaxPool2d, nn.AdaptiveMaxPool3d,
+    nn.Tanh, nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.PReLU, nn.ELU, nn.SELU, nn.CELU, nn.GELU, nn.SiLU, nn.Mish, nn.Sigmoid,
+    nn.LogSigmoid, nn.Softplus, nn.Softsign, nn.Hardtanh, nn.Hardswish, nn.Hardsigmoid, nn.Tanhshrink, nn.Softshrink,
+    nn.Hardshrink, nn.Threshold, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout,
+    nn.ZeroPad1d, nn.ZeroPad2d, nn.ZeroPad3d, nn.ConstantPad1d, nn.ConstantPad2d, nn.ConstantPad3d,
+    nn.ReflectionPad1d, nn.ReflectionPad2d, nn.ReplicationPad1d, nn.ReplicationPad2d, nn.CircularPad1d, nn.CircularPad2d,
+    nn.Upsample, nn.PixelShuffle, nn.PixelUnshuffle, nn.ChannelShuffle,
+})  # fmt: skip
+"""Layers that read the first axis as the batch, whatever their settings are."""
+_HOOKS: Final = tuple(name for name in vars(nn.Identity()) if name.endswith("_hooks"))
+
+
+def why_not_plain(model: nn.Module) -> str | None:
+    """What in a model is no layer of ``PLAIN``, or has been changed: hooks, a forward of its own; None if nothing is.
+
+    Flatten and Unflatten are plain where they leave the first axis alone.
+    """
+    for path, layer in layers(model):
+        name = f"layer {path!r}" if path else "it"
+        attributes = vars(layer)
+        if type(layer) not in PLAIN and not _keeps_the_first_axis(layer):
+            return f"{name} is a {type(layer).__name__}"
+        if "forward" in attributes or "__call__" in attributes:
+            return f"{name} has a forward of its own"
+        if any(cast("Any", attributes.get(hooks)) for hooks in _HOOKS if "state_dict" not in hooks):
+            return f"{name} has hooks"
+    return None
+
+
+def _keeps_the_first_axis(layer: nn.Module) -> bool:
+    if type(layer) is nn.Flatten:
+        return layer.start_dim >= 1
+    return type(layer) is nn.Unflatten and layer.dim >= 1
+
+
+def each(loss: Loss) -> Loss:
+    """The loss of every example by itself: what it does with one example can depend on no other.
+
+    Args:
+        loss: maps outputs (B, ...) and targets (B, ...) to Tensor[B].
+
+    Raises:
+        SfumatoError: when it is called, if the loss gives anything else.
+    """
+
+    def one(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        return checked_losses(loss(output.unsqueeze(0), target.unsqueeze(0)), 1).squeeze(0)
+
+    return torch.func.vmap(one)
