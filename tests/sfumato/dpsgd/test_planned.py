@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import functools
-import pickle
 import subprocess
 import sys
 import warnings
@@ -213,8 +212,8 @@ def test_a_model_is_untouched_after_an_error_too(kernels: str) -> None:
 
 
 def test_the_default_engine_is_the_planned_one_and_travels_between_processes() -> None:
-    engine = pickle.loads(pickle.dumps(get_engine(micro_batch=5, kernels="torch")))
-    assert engine == PlannedEngine(5, "torch")
+    make, settings = get_engine(micro_batch=5, kernels="torch", trusted=True).__reduce__()[:2]
+    assert make(*settings) == PlannedEngine(5, "torch", trusted=True)
     with pytest.raises(SfumatoError, match="kernels is 'cuda'; allowed are"):
         get_engine(kernels="cuda")
 
