@@ -187,17 +187,15 @@ def ours(case: Case, name: str) -> Step:
     engine = get_engine("planned", kernels="torch") if name == "planned_torch" else get_engine(name)
     layout, optimizer, streams = ParameterLayout.of(case.model), Sgd(LEARNING_RATE, MOMENTUM), Streams(0)
     support, batch, count = Support(case.indices, layout.size), (case.inputs, case.targets), len(case.inputs)
-    state, steps = [optimizer.init(layout.size)], itertools.count()
+    state, steps = optimizer.init(layout.size), itertools.count()
 
-    def loss(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        return functional.cross_entropy(outputs, targets, reduction="none")
+    loss = nn.CrossEntropyLoss(reduction="none")
 
     def run() -> None:
         clipped = engine.clipped_sum(case.model, loss, batch, support, CLIP_NORM)
         stream = streams.stream("noise", next(steps))
         gradient = privatize(clipped, CLIP_NORM, case.noise_multiplier, count, stream)
-        change, state[0] = optimizer.update(state[0], gradient, support)
-        layout.add(case.model, support, change)
+        layout.add(case.model, support, optimizer.advance(state, gradient, support))
 
     return run
 

@@ -28,10 +28,6 @@ TILED_DENSITY: Final = 0.6
 """From this part of the chosen rows on, all their gradients by tiles cost less than the active ones, one by one."""
 BAND: Final = 22_000
 """Vectors of 16 numbers that a band of inputs and output gradients takes: 1.4 MB, which the second cache holds."""
-CHUNK: Final = 500_000_000
-"""Vectors of inputs that coordinates are sampled from before the next ones are read: what the first cache holds."""
-RUN: Final = 8
-"""Coordinates that the kernel samples at once from one output channel."""
 
 
 def choose(shape: ConvShape, local: NDArray[np.int64], rows: NDArray[np.int64]) -> tuple[str, str]:
@@ -104,42 +100,22 @@ class ConvLayout:
         return np.array([self.band, vector * across, vector * down * self.shape.read_columns, down], np.int64)
 
     @cached_property
-    def _order(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """The order of sampled coordinates, and of each segment its row and where it begins (one more at the end).
-
-        Coordinates of one output channel go together, and those of a chunk of input channels before the next chunk.
-        """
-        shape = self.shape
-        plane = shape.read_rows(self.band) * shape.read_columns
-        windows = shape.windows(self.local, self.band)
-        expected = len(self.local) / (max(1, len(self.rows)) * shape.inputs[0] // shape.groups or 1)
-        channels = max(CHUNK // plane, int(np.ceil(RUN / max(expected, 1e-9))))
-        row, chunk = self.local // shape.columns, windows // (plane * channels)
-        order = np.lexsort((windows, row, chunk))
-        keys = (chunk * shape.outputs[0] + row)[order]
-        segments = np.flatnonzero(np.diff(keys, prepend=-1))
-        return order, row[order][segments], np.append(segments, len(order)).astype(np.int64)
-
-    @property
     def segments(self) -> NDArray[np.int64]:
-        """Where each segment of sampled coordinates begins."""
-        return self._order[2]
+        """Where the sampled coordinates of each chosen output channel begin, and their number."""
+        return rows_of(self.local, self.shape.columns)[1]
 
     @cached_property
     def planes(self) -> NDArray[np.int64]:
-        """Where the plane of each segment, or of each chosen output channel, begins in the packed g, in bytes."""
-        rows = self._order[1] if self.kind == "sampled" else self.rows
+        """Where the plane of each chosen output channel begins in the packed g, in bytes."""
+        rows = self.rows
         slots = np.searchsorted(self.g_blocks, rows // LANES * LANES) * LANES + rows % LANES
         return slots * (self.band * self.shape.outputs[2] * 4 * LANES)
 
     @cached_property
     def windows(self) -> NDArray[np.int64]:
         """Where the window of each sampled coordinate, or of each entry of a filter, begins in the packed x, in bytes."""
-        local = (
-            self.local[self._order[0]]
-            if self.kind == "sampled"
-            else np.arange(self.shape.columns, dtype=np.int64)
-        )
+        every = np.arange(self.shape.columns, dtype=np.int64)
+        local = self.local if self.kind == "sampled" else every
         return self.shape.windows(local, self.band) * (4 * LANES)
 
     @cached_property
@@ -151,7 +127,7 @@ class ConvLayout:
     def places(self) -> NDArray[np.int64]:
         """Where among the kernel's numbers each active coordinate stands."""
         if self.kind == "sampled":
-            return np.argsort(self._order[0]).astype(np.int64)
+            return np.arange(len(self.local), dtype=np.int64)
         row, column = self.local // self.shape.columns, self.local % self.shape.columns
         return np.searchsorted(self.rows, row) * self.shape.columns + column
 

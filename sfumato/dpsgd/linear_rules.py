@@ -158,7 +158,7 @@ class OuterPart:
             if len(layout.rows) < layout.shape[0]:
                 g = g.index_select(0, layout.rows)
             beyond = (0, x.shape[1] - len(weights))
-            g = g * functional.pad(weights, beyond)
+            g.mul_(functional.pad(weights, beyond))
             if any_broken:
                 lost = functional.pad(broken, beyond)
                 g, x = g.masked_fill(lost, 0.0), x.masked_fill(lost, 0.0)

@@ -40,6 +40,10 @@ class Optimizer(Protocol):
         """
         ...
 
+    def advance(self, state: State, gradient: torch.Tensor, support: Support) -> torch.Tensor:
+        """The same step, written into the given state: spares copies of d numbers."""
+        ...
+
 
 @dataclass(frozen=True)
 class Sgd:
@@ -80,10 +84,20 @@ class Sgd:
         Raises:
             SfumatoError: if state, gradient and support do not fit one another.
         """
+        following = _copied(state)
+        return self.advance(following, gradient, support), following
+
+    def advance(self, state: State, gradient: torch.Tensor, support: Support) -> torch.Tensor:
+        """One step; see ``Optimizer.advance``.
+
+        Raises:
+            SfumatoError: if state, gradient and support do not fit one another; the state is as it was then.
+        """
         _check_fit(state, ("momentum",), gradient, support)
-        momentum = self.momentum * state["momentum"][support.indices] + gradient
+        momentum = self.momentum * state["momentum"].index_select(0, support.indices) + gradient
         direction = gradient + self.momentum * momentum if self.nesterov else momentum
-        return -self.learning_rate * direction, _next(state, support, momentum=momentum)
+        _write(state, support, momentum=momentum)
+        return -self.learning_rate * direction
 
 
 @dataclass(frozen=True)
@@ -129,13 +143,28 @@ class Adam:
         Raises:
             SfumatoError: if state, gradient and support do not fit one another.
         """
+        following = _copied(state)
+        return self.advance(following, gradient, support), following
+
+    def advance(self, state: State, gradient: torch.Tensor, support: Support) -> torch.Tensor:
+        """One step; see ``Optimizer.advance``.
+
+        Raises:
+            SfumatoError: if state, gradient and support do not fit one another; the state is as it was then.
+        """
         _check_fit(state, ("first_moment", "second_moment"), gradient, support)
         step = int(state["step"]) + 1
-        first = self.beta1 * state["first_moment"][support.indices] + (1 - self.beta1) * gradient
-        second = self.beta2 * state["second_moment"][support.indices] + (1 - self.beta2) * gradient * gradient
+        first = (
+            self.beta1 * state["first_moment"].index_select(0, support.indices) + (1 - self.beta1) * gradient
+        )
+        second = (
+            self.beta2 * state["second_moment"].index_select(0, support.indices)
+            + (1 - self.beta2) * gradient * gradient
+        )
         scale = (second / (1 - self.beta2**step)).sqrt() + self.epsilon
         delta = -self.learning_rate / (1 - self.beta1**step) * first / scale
-        return delta, _next(state, support, first_moment=first, second_moment=second)
+        _write(state, support, first_moment=first, second_moment=second)
+        return delta
 
 
 def restrict_state(state: State, support: Support) -> State:
@@ -151,11 +180,14 @@ def restrict_state(state: State, support: Support) -> State:
     return restricted
 
 
-def _next(state: State, support: Support, **values: torch.Tensor) -> State:
-    updated = {"step": state["step"] + 1}
+def _copied(state: State) -> State:
+    return {name: tensor.clone() for name, tensor in state.items()}
+
+
+def _write(state: State, support: Support, **values: torch.Tensor) -> None:
     for name, active in values.items():
-        updated[name] = state[name].index_copy(0, support.indices, active)
-    return updated
+        state[name].index_copy_(0, support.indices, active)
+    state["step"].add_(1)
 
 
 def _check_fit(state: State, names: tuple[str, ...], gradient: torch.Tensor, support: Support) -> None:

@@ -34,6 +34,8 @@ PLAIN: Final = frozenset({
     nn.Upsample, nn.PixelShuffle, nn.PixelUnshuffle, nn.ChannelShuffle,
 })  # fmt: skip
 """Layers that read the first axis as the batch, whatever their settings are."""
+LOSSES: Final = (nn.CrossEntropyLoss, nn.NLLLoss, nn.BCEWithLogitsLoss, nn.MSELoss)
+"""Losses of torch that, with ``reduction="none"``, give every example's loss from that example alone."""
 _HOOKS: Final = tuple(name for name in vars(nn.Identity()) if name.endswith("_hooks"))
 
 
@@ -44,13 +46,11 @@ def why_not_plain(model: nn.Module) -> str | None:
     """
     for path, layer in layers(model):
         name = f"layer {path!r}" if path else "it"
-        attributes = vars(layer)
         if type(layer) not in PLAIN and not _keeps_the_first_axis(layer):
             return f"{name} is a {type(layer).__name__}"
-        if "forward" in attributes or "__call__" in attributes:
-            return f"{name} has a forward of its own"
-        if any(cast("Any", attributes.get(hooks)) for hooks in _HOOKS if "state_dict" not in hooks):
-            return f"{name} has hooks"
+        changed = _changed(layer)
+        if changed is not None:
+            return f"{name} has {changed}"
     return None
 
 
@@ -63,14 +63,31 @@ def _keeps_the_first_axis(layer: nn.Module) -> bool:
 def each(loss: Loss) -> Loss:
     """The loss of every example by itself: what it does with one example can depend on no other.
 
+    One of ``LOSSES`` as torch made it, with ``reduction="none"``, needs nothing for that and is given back as it is.
+
     Args:
         loss: maps outputs (B, ...) and targets (B, ...) to Tensor[B].
 
     Raises:
         SfumatoError: when it is called, if the loss gives anything else.
     """
+    if (
+        type(loss) in LOSSES
+        and _changed(module := cast("nn.Module", loss)) is None
+        and module.reduction == "none"
+    ):
+        return loss
 
     def one(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
         return checked_losses(loss(output.unsqueeze(0), target.unsqueeze(0)), 1).squeeze(0)
 
     return torch.func.vmap(one)
+
+
+def _changed(layer: nn.Module) -> str | None:
+    """What an instance has that its class does not give it."""
+    attributes = vars(layer)
+    if "forward" in attributes or "__call__" in attributes:
+        return "a forward of its own"
+    hooks = any(cast("Any", attributes.get(name)) for name in _HOOKS if "state_dict" not in name)
+    return "hooks" if hooks else None

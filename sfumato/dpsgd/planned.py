@@ -50,14 +50,16 @@ from sfumato.dpsgd.validation import refuse_layers
 from sfumato.errors import SfumatoError
 
 _TINY = 1e-12  # below such clip norms, squares of float32 gradients could vanish and a norm be taken for less
+_SIMPLE = (bool, int, float, str, tuple, NoneType)
 _PLANS = 4  # plans kept for each model
 
 
 @dataclass
 class _Known:
-    """What an engine remembers of a model: the trials of its present state, the latest plans, and the kernels' memory."""
+    """What an engine remembers of a model: what serves its present state, the latest plans, and the kernels' memory."""
 
     state: Hashable
+    kernels: ModuleType | None
     trials: dict[Hashable, Trial] = field(default_factory=dict[Hashable, Trial])
     plans: list[tuple[Support, Hashable, Plan]] = field(default_factory=list[tuple[Support, Hashable, Plan]])
     said: bool = False
@@ -117,14 +119,14 @@ class PlannedEngine:
         known = self._known.get(model)
         if known is None or known.state != state:
             refuse_layers(model)
-            known = self._known[model] = _Known(state)
+            known = self._known[model] = _Known(state, self._usable_kernels(model))
         for kept, key, plan in known.plans:
             if key == shape and (kept is support or kept == support):
                 return plan
         active = active_parameters(model, support)
         if shape not in known.trials:
             known.trials[shape] = tried(model, inputs) if reason is None else Trial(_untrusted(reason))
-        plan = make_plan(known.trials[shape], model, active, self._usable_kernels(model))
+        plan = make_plan(known.trials[shape], model, active, known.kernels)
         known.plans = [(support, shape, plan), *known.plans[: _PLANS - 1]]
         known.spare.clear()  # its pieces have other sizes
         return plan
@@ -151,7 +153,7 @@ class PlannedEngine:
             return torch.zeros(support.k, dtype=torch.float64), torch.zeros(len(inputs), dtype=torch.float64)
         plan = self.plan(model, support, inputs)
         if plan.whole is None and clip_norm >= _TINY:
-            kernels, micro_batch = self._usable_kernels(model), self.micro_batch or plan.micro_batch
+            kernels, micro_batch = self._known[model].kernels, self.micro_batch or plan.micro_batch
             try:
                 with self._scratch(model) as scratch:
                     run = _Run(model, loss, plan, kernels, micro_batch, clip_norm, scratch)
@@ -287,23 +289,19 @@ def _state(model: nn.Module) -> Hashable:
     """What a trial of the model depends on, apart from the values of its parameters."""
     found = list[Hashable]()
     for path, layer in layers(model):
-        attributes = vars(layer)
-        kept = [
-            pair
-            for pair in attributes.items()
-            if isinstance(pair[1], (bool, int, float, str, tuple, NoneType))
+        attributes, kept, callables = vars(layer), list[object](), list[object]()
+        for name, value in cast("dict[str, object]", attributes).items():
+            if isinstance(value, _SIMPLE):
+                kept.append((name, cast(object, value)))
+            elif isinstance(value, dict):
+                if name.endswith("_hooks") and value:
+                    callables += map(id, cast("dict[int, object]", value).values())
+            elif callable(value):
+                callables.append((name, id(value)))
+        own = [
+            (name, id(p), p.shape, p.dtype, p.device, p.requires_grad)
+            for name, p in cast("dict[str, nn.Parameter | None]", attributes["_parameters"]).items()
+            if p is not None
         ]
-        flags = type(layer), repr(kept)
-        hooks = tuple(
-            tuple(map(id, cast("dict[int, object]", value).values()))
-            if isinstance(value, dict)
-            else id(value)
-            for name, value in attributes.items()
-            if name.endswith("_hooks") or callable(value)
-        )
-        own = tuple(
-            (name, id(p), tuple(p.shape), p.dtype, p.device, p.requires_grad)
-            for name, p in layer.named_parameters(recurse=False, remove_duplicate=False)
-        )
-        found.append((path, id(layer), flags, hooks, own))
+        found.append((path, id(layer), type(layer), repr(kept), tuple(callables), tuple(own)))
     return tuple(found)

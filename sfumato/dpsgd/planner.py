@@ -23,6 +23,7 @@ from typing import Final
 from torch import nn
 
 from sfumato.dpsgd.engine import ActiveParameter
+from sfumato.dpsgd.kernel_layout import LANES
 from sfumato.dpsgd.layer_choices import Rule, choose_rule, module_rule
 from sfumato.dpsgd.sites import Site
 from sfumato.dpsgd.trial import Trial
@@ -33,8 +34,11 @@ MOST: Final = 512
 """Never more examples than this at once."""
 ACTIVATIONS: Final = 2_000_000
 """Layers' inputs and outputs held at once, in numbers: lets small examples run by the hundreds, which saves calls."""
+HELD: Final = 6_000_000
+"""Per-example gradients held at once, in numbers (24 MB of float32), as long as sixteen examples fit, which the kernels
+compute side by side: more are slower to read again, and take memory."""
 LARGEST: Final = 64_000_000
-"""Per-example gradients held at once, in numbers (256 MB of float32)."""
+"""Per-example gradients held at once in any case, in numbers (256 MB of float32)."""
 
 
 @dataclass(frozen=True)
@@ -122,6 +126,8 @@ def make_plan(
     numbers = sum(math.prod(shape) for group in trial.shapes.values() for shape in group)
     held = sum(choice.rule.numbers for choice in choices if choice.rule)
     fitting = max(FEWEST, min(MOST, ACTIVATIONS // max(1, numbers)))
+    if held * fitting > HELD:
+        fitting = max(LANES, HELD // held // LANES * LANES)
     micro_batch = max(1, min(fitting, LARGEST // max(1, held)))
     return Plan(tuple(choices), tuple(active), trial, None, micro_batch)
 

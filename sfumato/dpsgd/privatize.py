@@ -70,7 +70,7 @@ def privatize(
             "between 1e-35 and 1e35, which float32 can hold."
         )
     noise = torch.as_tensor(stream.standard_normal(clipped.sum.numel()))
-    return ((clipped.sum.double() + scale * noise) / divisor).float()
+    return (scale * noise).add_(clipped.sum).div_(divisor).float()
 
 
 def _checked_noise_multiplier(value: float) -> float:

@@ -19,21 +19,22 @@ class Scratch:
 
     def __init__(self) -> None:
         """Begin with none."""
-        self._free = list[torch.Tensor]()
+        self._free = list[tuple[int, torch.Tensor]]()
         self._noted: tuple[torch.Tensor, NDArray[np.int64], torch.Tensor] | None = None
 
     def take(self, size: int) -> torch.Tensor:
         """Tensor of at least ``size`` numbers of any values, aligned, and not much longer."""
-        fitting = [held for held in self._free if size <= len(held) <= 2 * size]
-        if not fitting:
+        best = -1
+        for place, (held, _) in enumerate(self._free):
+            if size <= held <= 2 * size and (best < 0 or held < self._free[best][0]):
+                best = place
+        if best < 0:
             return torch.empty(size, dtype=torch.float32)  # torch aligns it
-        chosen = min(fitting, key=len)
-        self._free = [held for held in self._free if held is not chosen]
-        return chosen
+        return self._free.pop(best)[1]
 
     def give(self, *memory: torch.Tensor) -> None:
         """Give back what was taken and is not used any more."""
-        self._free.extend(memory)
+        self._free.extend((len(piece), piece) for piece in memory)
 
     def note(self, gradient: torch.Tensor, blocks: NDArray[np.int64], sums: torch.Tensor) -> None:
         """Keep the sums (planes, lanes) over the positions of an output gradient at blocks of 16 channels."""

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -47,6 +47,9 @@ class Support:
 
     indices: torch.Tensor
     d: int
+    _pieces: dict[tuple[int, ...], list[torch.Tensor]] = field(
+        default_factory=dict[tuple[int, ...], list[torch.Tensor]], init=False, repr=False
+    )
 
     def __post_init__(self) -> None:
         """Refuse indices that are no sorted set of places in the flat vector."""
@@ -143,13 +146,12 @@ class Support:
             raise SfumatoError(
                 f"support is over d={self.d} coordinates, the layout has {layout.size}; they must agree."
             )
-        slices = layout.slices
-        edges = [place.start for place in slices.values()] + [self.d]
-        cuts = [int(cut) for cut in np.searchsorted(self.indices.numpy(), edges)]
-        return {
-            name: self.indices[low:high] - place.start
-            for (name, place), low, high in zip(slices.items(), cuts[:-1], cuts[1:], strict=True)
-        }
+        edges = (*(place.start for place in layout.slices.values()), self.d)
+        if edges not in self._pieces:
+            cuts = np.searchsorted(self.indices.numpy(), edges).tolist()
+            starts = zip(edges, cuts[:-1], cuts[1:], strict=False)
+            self._pieces[edges] = [self.indices[low:high] - start for start, low, high in starts]
+        return dict(zip(layout.slices, self._pieces[edges], strict=True))
 
     def density(self, layout: Layout) -> dict[str, float]:
         """The fraction of each parameter's coordinates that is active, by the parameter's name."""

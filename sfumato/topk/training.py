@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Final, Protocol
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from sfumato import mechanisms
 from sfumato.checks import is_integer
@@ -34,9 +33,8 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 Observer = Callable[[State], None]
 
 
-def cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
-    """Per-example cross entropy: outputs Tensor[B, classes], targets int64 Tensor[B] -> Tensor[B]."""
-    return functional.cross_entropy(outputs, targets, reduction="none")
+cross_entropy: Final = nn.CrossEntropyLoss(reduction="none")
+"""Per-example cross entropy: outputs Tensor[B, classes], targets int64 Tensor[B] -> Tensor[B]."""
 
 
 @dataclass(frozen=True)

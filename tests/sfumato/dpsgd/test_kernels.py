@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
-import inspect
 import os
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
 import torch
 
-from sfumato.dpsgd import kernels, lanes
+from sfumato.dpsgd import conv_kernels, kernels, linear_kernels
+from sfumato.dpsgd.kernel_compiling import lanes_digest
 from sfumato.dpsgd.kernel_layout import ConvShape
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -70,7 +70,7 @@ def test_kernels_for_shorter_registers_are_exact(name: str, features: str, tmp_p
     assert done.returncode == 0, done.stdout[-2000:]
 
 
-def test_the_kernels_are_cached_for_the_lanes_that_they_were_written_for() -> None:
-    """After a change of lanes.py, its digest in kernels.py is to be changed too: that makes Numba compile anew."""
-    digest = hashlib.sha256(inspect.getsource(lanes).encode()).hexdigest()[:16]
-    assert digest == kernels.LANES_DIGEST
+@pytest.mark.parametrize("module", [conv_kernels, linear_kernels])
+def test_the_kernels_are_cached_for_the_lanes_that_they_were_written_for(module: ModuleType) -> None:
+    """After a change of lanes.py, its digest in both files is to be changed too: that makes Numba compile anew."""
+    assert lanes_digest() == module.LANES_DIGEST

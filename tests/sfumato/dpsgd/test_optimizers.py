@@ -60,6 +60,25 @@ def test_state_outside_of_the_support_is_untouched_and_the_old_state_kept(name: 
             assert not torch.equal(after[key], copy[key])
 
 
+@pytest.mark.parametrize("name", list(CASES))
+def test_advancing_writes_into_the_given_state_what_an_update_gives_anew(name: str) -> None:
+    optimizer: Optimizer = CASES[name][0]
+    state, support = optimizer.init(6), Support.of([1, 4], 6)
+    for step in range(3):
+        gradient = torch.tensor([5.0, -1.0]) * (step + 1)
+        wanted, following = optimizer.update(state, gradient, support)
+        assert torch.equal(optimizer.advance(state, gradient, support), wanted)
+        assert all(torch.equal(state[key], following[key]) for key in following)
+
+
+def test_a_refused_advance_leaves_the_state_as_it_was() -> None:
+    state = Sgd(0.1).init(5)
+    with pytest.raises(SfumatoError, match="gradient has shape"):
+        Sgd(0.1).advance(state, torch.zeros(3), Support.of([0, 1], 5))
+    assert int(state["step"]) == 0
+    assert not state["momentum"].any()
+
+
 def test_restricting_zeroes_the_state_outside_and_nothing_else() -> None:
     _, state = Adam(0.1).update(Adam(0.1).init(4), torch.ones(4), Support.full(4))
     restricted = restrict_state(state, Support.of([2], 4))

@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn import functional
 
 from sfumato.dpsgd import ParameterLayout, Support, get_engine
-from sfumato.dpsgd.plain import why_not_plain
+from sfumato.dpsgd.plain import LOSSES, each, why_not_plain
 from sfumato.dpsgd.planned import PlannedEngine
 from tests.sfumato.dpsgd.reference import (
     cross_entropy,
@@ -151,3 +151,52 @@ def test_dilated_convolutions_of_narrow_images_do_not_end_the_process() -> None:
 
     found = get_engine().clipped_sum(model, loss, (x, x), support, 1.0)
     assert torch.isfinite(found.norms).all()
+
+
+class BatchMean(nn.CrossEntropyLoss):
+    """A loss of one's own in torch's clothes: every example gets the mean over all."""
+
+    def forward(self, outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        losses = super().forward(outputs, targets)
+        return losses.mean().expand(len(losses))
+
+
+def hooked() -> nn.CrossEntropyLoss:
+    loss = nn.CrossEntropyLoss(reduction="none")
+    loss.register_forward_hook(lambda _, __, losses: losses.mean().expand(len(losses)))
+    return loss
+
+
+@pytest.mark.parametrize("kind", LOSSES)
+def test_losses_of_torch_are_called_as_they_are_and_give_what_one_example_at_a_time_gives(
+    kind: type[nn.CrossEntropyLoss],
+) -> None:
+    loss, draws = kind(reduction="none"), generator(4)
+    outputs, labels = torch.randn(5, 3, generator=draws), torch.tensor([0, 1, 2, 1, 0])
+    if kind in (nn.BCEWithLogitsLoss, nn.MSELoss):
+        outputs, labels = outputs[:, 0], labels.float()
+    assert each(loss) is loss
+    one_by_one = torch.cat(
+        [loss(outputs[row : row + 1], labels[row : row + 1]) for row in range(len(labels))]
+    )
+    assert torch.allclose(each(loss)(outputs, labels), one_by_one)
+
+
+@pytest.mark.parametrize(
+    "loss", [BatchMean(reduction="none"), hooked(), nn.CrossEntropyLoss()], ids=["derived", "hooked", "mean"]
+)
+def test_losses_that_are_not_torch_s_own_or_not_per_example_are_taken_one_example_at_a_time(
+    loss: nn.CrossEntropyLoss,
+) -> None:
+    assert each(loss) is not loss
+
+
+def test_a_hooked_loss_cannot_carry_one_example_into_another_s_norm() -> None:
+    model = initialise(nn.Sequential(nn.Linear(4, 3)))
+    x, labels = torch.randn(6, 4, generator=generator(6)), torch.tensor([0, 1, 2, 0, 1, 2])
+    support = Support.full(ParameterLayout.of(model).size)
+    wanted = get_engine().clipped_sum(model, nn.CrossEntropyLoss(reduction="none"), (x, labels), support, 0.3)
+    for loss in (hooked(), BatchMean(reduction="none")):
+        found = get_engine().clipped_sum(model, loss, (x, labels), support, 0.3)
+        assert torch.allclose(found.norms, wanted.norms, rtol=1e-5)
+        assert torch.allclose(found.sum, wanted.sum, atol=1e-6)

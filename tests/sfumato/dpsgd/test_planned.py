@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from sfumato.dpsgd import ParameterLayout, Support, get_engine, kernel_loading
+from sfumato.dpsgd import ParameterLayout, Support, get_engine, kernel_loading, planner
 from sfumato.dpsgd.planned import PlannedEngine
 from sfumato.errors import SfumatoError, UnsupportedLayerError
 from tests.sfumato.dpsgd.reference import Tied, cross_entropy, generator, initialise, make
@@ -224,6 +224,22 @@ def test_small_examples_are_held_by_the_hundreds_and_large_ones_by_32() -> None:
     film(torch.zeros(1, 3, 48, 48))
     assert Trusting().plan(rows, everything(rows), torch.zeros(1, 6)).micro_batch == 512
     assert Trusting().plan(film, everything(film), torch.zeros(1, 3, 48, 48)).micro_batch == 32
+
+
+def test_large_gradients_that_are_held_run_by_sixteen_examples_and_by_fewer_where_memory_asks() -> None:
+    def convolution(channels: int) -> nn.Module:
+        return nn.Sequential(nn.Conv2d(channels, channels, 3, padding=1))
+
+    counts = {}
+    for channels in (32, 128, 512, 1024):
+        model = convolution(channels)
+        plan = Trusting().plan(model, everything(model), torch.zeros(1, channels, 4, 4))
+        counts[channels] = plan.micro_batch
+    assert counts[32] > 32
+    assert counts[32] * 9_248 <= planner.HELD
+    assert counts[128] == 32
+    assert counts[512] == 16
+    assert counts[1024] == planner.LARGEST // 9_438_208
 
 
 def test_without_numba_the_slow_path_is_said_once_and_right(monkeypatch: pytest.MonkeyPatch) -> None:
