@@ -107,8 +107,7 @@ class ConvLayout:
     @cached_property
     def planes(self) -> NDArray[np.int64]:
         """Where the plane of each chosen output channel begins in the packed g, in bytes."""
-        rows = self.rows
-        slots = np.searchsorted(self.g_blocks, rows // LANES * LANES) * LANES + rows % LANES
+        slots = np.searchsorted(self.g_blocks, self.rows // LANES * LANES) * LANES + self.rows % LANES
         return slots * (self.band * self.shape.outputs[2] * 4 * LANES)
 
     @cached_property

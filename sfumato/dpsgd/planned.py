@@ -295,7 +295,7 @@ def _state(model: nn.Module) -> Hashable:
                 kept.append((name, cast(object, value)))
             elif isinstance(value, dict):
                 if name.endswith("_hooks") and value:
-                    callables += map(id, cast("dict[int, object]", value).values())
+                    callables += [(name, id(hook)) for hook in cast("dict[int, object]", value).values()]
             elif callable(value):
                 callables.append((name, id(value)))
         own = [

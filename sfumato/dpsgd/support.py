@@ -137,7 +137,7 @@ class Support:
 
         Returns:
             For each name of the layout, in its order, Tensor[k of that parameter], int64, sorted; joined
-            with the parameters' offsets they are ``indices``.
+            with the parameters' offsets they are ``indices``. Not to be written to: they are kept for the next call.
 
         Raises:
             SfumatoError: if the layout's size is not ``d``.
