@@ -19,16 +19,31 @@ def alternated(calls: Mapping[str, Callable[[], object]], rounds: int) -> dict[s
     return {name: statistics.median(values) for name, values in times_in_turns(calls, rounds).items()}
 
 
-def times_in_turns(calls: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
-    """Process seconds of each call in each round, after one round that is not measured."""
+def times_in_turns(
+    calls: Mapping[str, Callable[[], object]], rounds: int, turn: float = 0.0
+) -> dict[str, list[float]]:
+    """Process seconds of each call in each round, after one round that is not measured.
+
+    Args:
+        calls: by name.
+        rounds: how many.
+        turn: calls that take less than so many seconds are repeated within a turn until they fill it, as in a loop of
+            their own, and a round's time is the mean: else what the others left in the caches is measured, too.
+    """
     times: dict[str, list[float]] = {name: [] for name in calls}
-    for call in calls.values():
+    repeats = dict.fromkeys(calls, 1)
+    for name, call in calls.items():
         call()
+        if turn:
+            start = time.process_time()
+            call()
+            repeats[name] = max(1, round(turn / max(time.process_time() - start, 1e-6)))
     for _ in range(rounds):
         for name, call in calls.items():
             start = time.process_time()
-            call()
-            times[name].append(time.process_time() - start)
+            for _ in range(repeats[name]):
+                call()
+            times[name].append((time.process_time() - start) / repeats[name])
     return times
 
 

@@ -1,8 +1,8 @@
 """What a private step takes: python -m benchmarks.engine [--json] [--models mlp,cnn28,cnn32] [--batch B] [--rounds R].
 
 One thread, process seconds of one whole step on random inputs: forward, backward, and for private engines clip, sum
-and noise, then the update by SGD with momentum. All engines of a model run in turns, so that a slow moment of the machine hits
-all alike; a ratio is the median over the rounds of the ratio within a round.
+and noise, then the update by SGD with momentum. All engines of a model run in turns of at least 0.2 s, so that a slow
+moment of the machine hits all alike; a ratio is the median over the rounds of the ratio within a round.
 
 ``ratio_tuned_nonprivate`` compares with a non-private step that is made as fast as we know how: images and filters
 with channels last, micro-batches of 32 (the whole batch for ``mlp``). ``nonprivate_naive`` is one batch in torch's own
@@ -65,6 +65,8 @@ IMPORTS = {
     "opacus": ("torch", "opacus"),
 }
 
+TURN = 0.2
+"""Seconds that a turn takes at least: training repeats its steps, so that short ones find their own data in the caches."""
 LAYERS = (nn.Sequential, nn.Linear, nn.Conv2d, nn.MaxPool2d, nn.Flatten, nn.Tanh)
 """What the models of the benchmark are made of."""
 
@@ -246,7 +248,7 @@ def measured(name: str, batch: int, rounds: int, memory: bool) -> list[dict[str,
     stored = {contender: copy.deepcopy(case) for contender, case in cases.items()} if memory else {}
     keys = {"/".join(map(str, contender)): contender for contender in CONTENDERS}
     calls = {key: prepared(contender[0], cases[contender]) for key, contender in keys.items()}
-    times = {keys[key]: found for key, found in times_in_turns(calls, rounds).items()}
+    times = {keys[key]: found for key, found in times_in_turns(calls, rounds, TURN).items()}
     hooks, tuned = ("opacus_ghost", "opacus_ghost") if name == "mlp" else ("opacus", "opacus_tuned")
 
     def against(engine: str, seconds: Sequence[float]) -> float:

@@ -98,12 +98,39 @@ def pack(images, blocks, begin, numbers, out):
                             out[at + c * plane + n] = _ZERO
 
 
-@_compiled("void(float32[::1], int64, int64, int64, boolean, float32[:,::1])")
-def packed_sums(gs, plane, count, first, fresh, sums):
-    """Sums of the packed planes, each of ``count`` vectors and ``plane`` numbers after the other: sums (planes, lanes)."""
+@_compiled(
+    "int64(float32[:,:,:,::1], float32[:,:,:,::1], int64[::1], int64[::1], int64[::1], int64[::1], int64, int64,"
+    "float32[::1], float32[::1], float32[:,::1])"
+)
+def packed_band(x, g, x_blocks, g_blocks, x_numbers, steps, first, start, xs, gs, sums):
+    """Pack a band of up to 16 examples and add up the planes of g over it: sums (planes, lanes), new for the first band.
+
+    Args:
+        x: images (N, H, W, C).
+        g: output gradients (N, Ho, Wo, O).
+        x_blocks: see ``pack``.
+        g_blocks: see ``pack``.
+        x_numbers: see ``pack``.
+        steps: see ``conv_sampled``.
+        first: the first example.
+        start: the first row of output positions.
+        xs: for the packed x.
+        gs: for the packed g.
+        sums: of the packed planes.
+
+    Returns:
+        How many rows of output positions the band has.
+    """
+    band, wide = steps[0], g.shape[2]
+    rows = min(band, g.shape[1] - start)
+    begin = np.array([first, min(LANES, x.shape[0] - first), start * steps[3]])
+    pack(x, x_blocks, begin, x_numbers, xs)
+    begin[2] = start
+    pack(g, g_blocks, begin, np.array([0, 0, band, wide]), gs)
     for slot in range(sums.shape[0]):
-        source = gs.ctypes.data + 4 * slot * plane
-        plane_sum(source, count, sums.ctypes.data + 4 * (slot * sums.shape[1] + first), fresh)
+        source, target = gs.ctypes.data + 4 * slot * band * wide * LANES, sums.ctypes.data
+        plane_sum(source, rows * wide, target + 4 * (slot * sums.shape[1] + first), start == 0)
+    return rows
 
 
 @_compiled(
@@ -128,91 +155,32 @@ def conv_sampled(
         xs: scratch for the packed x.
         gs: scratch for the packed g.
         out: one row for each coordinate, one lane for each example.
-        sums: see ``packed_sums``.
+        sums: see ``packed_band``.
         norms: (N,).
     """
     high, wide = g.shape[1], g.shape[2]
     band, right, down = steps[0], steps[1], steps[2]
-    g_numbers = np.array([0, 0, band, wide])
-    begin, totals = np.empty(3, np.int64), np.zeros(LANES)
+    totals = np.zeros(LANES)
     ones = np.ones(1, np.bool_)
     step, total, yes = 4 * out.shape[1], totals.ctypes.data, ones.ctypes.data
     for first in range(0, x.shape[0], LANES):
         count = min(LANES, x.shape[0] - first)
         for h in range(0, high, band):
-            rows, fresh, final = min(band, high - h), h == 0, h + band >= high
-            begin[0], begin[1], begin[2] = first, count, h * steps[3]
-            pack(x, x_blocks, begin, x_numbers, xs)
-            begin[2] = h
-            pack(g, g_blocks, begin, g_numbers, gs)
-            packed_sums(gs, band * wide * LANES, rows * wide, first, fresh, sums)
+            rows = packed_band(x, g, x_blocks, g_blocks, x_numbers, steps, first, h, xs, gs, sums)
             xa, ga, at = xs.ctypes.data, gs.ctypes.data, out.ctypes.data + 4 * first
+            walk, done = (rows, wide, right, down), (total, h == 0, h + band >= high)
             for s in range(planes.shape[0]):
                 plane, t, end = planes.ctypes.data + 8 * s, segments[s], segments[s + 1]
                 while t < end:
                     at_x, to = windows.ctypes.data + 8 * t, at + t * step
                     if t + _MANY <= end:
-                        _dots_many(
-                            ga,
-                            plane,
-                            xa,
-                            at_x,
-                            rows,
-                            wide,
-                            right,
-                            down,
-                            to,
-                            0,
-                            step,
-                            yes,
-                            0,
-                            0,
-                            total,
-                            fresh,
-                            final,
-                        )
+                        _dots_many(ga, plane, xa, at_x, *walk, to, 0, step, yes, 0, 0, *done)
                         t += _MANY
                     elif t + _FEW <= end:
-                        _dots_few(
-                            ga,
-                            plane,
-                            xa,
-                            at_x,
-                            rows,
-                            wide,
-                            right,
-                            down,
-                            to,
-                            0,
-                            step,
-                            yes,
-                            0,
-                            0,
-                            total,
-                            fresh,
-                            final,
-                        )
+                        _dots_few(ga, plane, xa, at_x, *walk, to, 0, step, yes, 0, 0, *done)
                         t += _FEW
                     else:
-                        _dots_one(
-                            ga,
-                            plane,
-                            xa,
-                            at_x,
-                            rows,
-                            wide,
-                            right,
-                            down,
-                            to,
-                            0,
-                            step,
-                            yes,
-                            0,
-                            0,
-                            total,
-                            fresh,
-                            final,
-                        )
+                        _dots_one(ga, plane, xa, at_x, *walk, to, 0, step, yes, 0, 0, *done)
                         t += 1
         for n in range(count):
             norms[first + n] += totals[n]
@@ -238,27 +206,22 @@ def conv_tiled(x, g, x_blocks, g_blocks, planes, windows, x_numbers, steps, xs, 
         xs: scratch.
         gs: scratch.
         out: rows by entries, one lane for each example.
-        sums: see ``packed_sums``.
+        sums: see ``packed_band``.
         mask: which of them count for the norms; (True,) for all.
         norms: (N,).
     """
     high, wide = g.shape[1], g.shape[2]
     band, right, down = steps[0], steps[1], steps[2]
-    g_numbers = np.array([0, 0, band, wide])
-    begin, totals = np.empty(3, np.int64), np.zeros(LANES)
+    totals = np.zeros(LANES)
     step, columns, total = 4 * out.shape[1], windows.shape[0], totals.ctypes.data
     line, masked = columns * step, mask.shape[0] > 1
     down_mask, next_mask = (columns, 1) if masked else (0, 0)
     for first in range(0, x.shape[0], LANES):
         count = min(LANES, x.shape[0] - first)
         for h in range(0, high, band):
-            rows, fresh, last = min(band, high - h), h == 0, h + band >= high
-            begin[0], begin[1], begin[2] = first, count, h * steps[3]
-            pack(x, x_blocks, begin, x_numbers, xs)
-            begin[2] = h
-            pack(g, g_blocks, begin, g_numbers, gs)
-            packed_sums(gs, band * wide * LANES, rows * wide, first, fresh, sums)
+            rows = packed_band(x, g, x_blocks, g_blocks, x_numbers, steps, first, h, xs, gs, sums)
             xa, ga, r = xs.ctypes.data, gs.ctypes.data, 0
+            walk, done = (rows, wide, right, down), (total, h == 0, h + band >= high)
             while r < planes.shape[0]:
                 height = _TALL if r + _TALL <= planes.shape[0] else 1
                 plane, t = planes.ctypes.data + 8 * r, 0
@@ -269,87 +232,19 @@ def conv_tiled(x, g, x_blocks, g_blocks, planes, windows, x_numbers, steps, xs, 
                     to = out.ctypes.data + 4 * first + r * line + t * step
                     if height > 1 and t + _TALL <= columns:
                         _dots_tile(
-                            ga,
-                            plane,
-                            xa,
-                            at_x,
-                            rows,
-                            wide,
-                            right,
-                            down,
-                            to,
-                            line,
-                            step,
-                            kept,
-                            down_mask,
-                            next_mask,
-                            total,
-                            fresh,
-                            last,
+                            ga, plane, xa, at_x, *walk, to, line, step, kept, down_mask, next_mask, *done
                         )
                         t += _TALL
                     elif height > 1:
                         _dots_tall(
-                            ga,
-                            plane,
-                            xa,
-                            at_x,
-                            rows,
-                            wide,
-                            right,
-                            down,
-                            to,
-                            line,
-                            step,
-                            kept,
-                            down_mask,
-                            next_mask,
-                            total,
-                            fresh,
-                            last,
+                            ga, plane, xa, at_x, *walk, to, line, step, kept, down_mask, next_mask, *done
                         )
                         t += 1
                     elif t + _FEW <= columns:
-                        _dots_few(
-                            ga,
-                            plane,
-                            xa,
-                            at_x,
-                            rows,
-                            wide,
-                            right,
-                            down,
-                            to,
-                            0,
-                            step,
-                            kept,
-                            down_mask,
-                            next_mask,
-                            total,
-                            fresh,
-                            last,
-                        )
+                        _dots_few(ga, plane, xa, at_x, *walk, to, 0, step, kept, down_mask, next_mask, *done)
                         t += _FEW
                     else:
-                        _dots_one(
-                            ga,
-                            plane,
-                            xa,
-                            at_x,
-                            rows,
-                            wide,
-                            right,
-                            down,
-                            to,
-                            0,
-                            step,
-                            kept,
-                            down_mask,
-                            next_mask,
-                            total,
-                            fresh,
-                            last,
-                        )
+                        _dots_one(ga, plane, xa, at_x, *walk, to, 0, step, kept, down_mask, next_mask, *done)
                         t += 1
                 r += height
         for n in range(count):
