@@ -34,8 +34,9 @@ PLAIN: Final = frozenset({
     nn.Upsample, nn.PixelShuffle, nn.PixelUnshuffle, nn.ChannelShuffle,
 })  # fmt: skip
 """Layers that read the first axis as the batch, whatever their settings are."""
-LOSSES: Final = (nn.CrossEntropyLoss, nn.NLLLoss, nn.BCEWithLogitsLoss, nn.MSELoss)
-"""Losses of torch that, with ``reduction="none"``, give every example's loss from that example alone."""
+LOSSES: Final = (nn.CrossEntropyLoss, nn.NLLLoss, nn.MSELoss)
+"""Losses of torch that, with ``reduction="none"``, give every example's loss from that example alone. The weights of binary
+cross entropy may go by the place in the batch, which depends on who else is in it: it is not one of these."""
 _HOOKS: Final = tuple(name for name in vars(nn.Identity()) if name.endswith("_hooks"))
 
 

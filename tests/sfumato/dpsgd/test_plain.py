@@ -13,6 +13,7 @@ from torch.nn import functional
 from sfumato.dpsgd import ParameterLayout, Support, get_engine
 from sfumato.dpsgd.plain import LOSSES, each, why_not_plain
 from sfumato.dpsgd.planned import PlannedEngine
+from sfumato.errors import SfumatoError
 from tests.sfumato.dpsgd.reference import (
     cross_entropy,
     generator,
@@ -173,7 +174,7 @@ def test_losses_of_torch_are_called_as_they_are_and_give_what_one_example_at_a_t
 ) -> None:
     loss, draws = kind(reduction="none"), generator(4)
     outputs, labels = torch.randn(5, 3, generator=draws), torch.tensor([0, 1, 2, 1, 0])
-    if kind in (nn.BCEWithLogitsLoss, nn.MSELoss):
+    if kind is nn.MSELoss:
         outputs, labels = outputs[:, 0], labels.float()
     assert each(loss) is loss
     one_by_one = torch.cat(
@@ -200,3 +201,13 @@ def test_a_hooked_loss_cannot_carry_one_example_into_another_s_norm() -> None:
         found = get_engine().clipped_sum(model, loss, (x, labels), support, 0.3)
         assert torch.allclose(found.norms, wanted.norms, rtol=1e-5)
         assert torch.allclose(found.sum, wanted.sum, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["weight", "pos_weight"])
+def test_weights_that_go_by_the_place_in_the_batch_are_refused(name: str) -> None:
+    """Else one example more would shift the weights of those behind it, by more than the clip norm in sum."""
+    model = initialise(nn.Sequential(nn.Linear(4, 1), nn.Flatten(0)))
+    by_place = nn.BCEWithLogitsLoss(reduction="none", **{name: torch.tensor([1.0, 5.0, 9.0])})
+    batch = torch.randn(3, 4, generator=generator(7)), torch.tensor([0.0, 1.0, 1.0])
+    with pytest.raises(SfumatoError, match="one loss"):
+        get_engine("planned", trusted=True).clipped_sum(model, by_place, batch, Support.full(5), 1.0)
