@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import statistics
 import sys
@@ -27,7 +28,7 @@ def times_in_turns(
     Args:
         calls: by name.
         rounds: how many.
-        turn: calls that take less than so many seconds are repeated within a turn until they fill it, as in a loop of
+        turn: calls are repeated within a turn until they fill about so many seconds, as in a loop of
             their own, and a round's time is the mean: else what the others left in the caches is measured, too.
     """
     times: dict[str, list[float]] = {name: [] for name in calls}
@@ -37,7 +38,7 @@ def times_in_turns(
         if turn:
             start = time.process_time()
             call()
-            repeats[name] = max(1, round(turn / max(time.process_time() - start, 1e-6)))
+            repeats[name] = math.ceil(turn / max(time.process_time() - start, 1e-6))
     for _ in range(rounds):
         for name, call in calls.items():
             start = time.process_time()

@@ -1,7 +1,7 @@
 """What a private step takes: python -m benchmarks.engine [--json] [--models mlp,cnn28,cnn32] [--batch B] [--rounds R].
 
 One thread, process seconds of one whole step on random inputs: forward, backward, and for private engines clip, sum
-and noise, then the update by SGD with momentum. All engines of a model run in turns of at least 0.2 s, so that a slow
+and noise, then the update by SGD with momentum. All engines of a model run in turns of about 0.2 s or one step, so that a slow
 moment of the machine hits all alike; a ratio is the median over the rounds of the ratio within a round.
 
 ``ratio_tuned_nonprivate`` compares with a non-private step that is made as fast as we know how: images and filters
@@ -66,7 +66,7 @@ IMPORTS = {
 }
 
 TURN = 0.2
-"""Seconds that a turn takes at least: training repeats its steps, so that short ones find their own data in the caches."""
+"""Seconds that a turn takes, or the time of one step if that is longer: training repeats its steps, so that short ones find their own data in the caches."""
 LAYERS = (nn.Sequential, nn.Linear, nn.Conv2d, nn.MaxPool2d, nn.Flatten, nn.Tanh)
 """What the models of the benchmark are made of."""
 

@@ -15,6 +15,7 @@ from typing import Any, Final, cast
 
 import torch
 from torch import nn
+from torch.nn.modules import module as modules
 
 from sfumato.dpsgd.engine import Loss, checked_losses
 from sfumato.dpsgd.stateless import layers
@@ -29,11 +30,11 @@ PLAIN: Final = frozenset({
     nn.Tanh, nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.PReLU, nn.ELU, nn.SELU, nn.CELU, nn.GELU, nn.SiLU, nn.Mish, nn.Sigmoid,
     nn.LogSigmoid, nn.Softplus, nn.Softsign, nn.Hardtanh, nn.Hardswish, nn.Hardsigmoid, nn.Tanhshrink, nn.Softshrink,
     nn.Hardshrink, nn.Threshold, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout,
-    nn.ZeroPad1d, nn.ZeroPad2d, nn.ZeroPad3d, nn.ConstantPad1d, nn.ConstantPad2d, nn.ConstantPad3d,
     nn.ReflectionPad1d, nn.ReflectionPad2d, nn.ReplicationPad1d, nn.ReplicationPad2d, nn.CircularPad1d, nn.CircularPad2d,
     nn.Upsample, nn.PixelShuffle, nn.PixelUnshuffle, nn.ChannelShuffle,
 })  # fmt: skip
-"""Layers that read the first axis as the batch, whatever their settings are."""
+"""Layers that read the first axis as the batch, whatever their settings are. Padding with constants is not one of them:
+given inputs of too few axes, it pads the batch."""
 LOSSES: Final = (nn.CrossEntropyLoss, nn.NLLLoss, nn.MSELoss)
 """Losses of torch that, with ``reduction="none"``, give every example's loss from that example alone. The weights of binary
 cross entropy may go by the place in the batch, which depends on who else is in it: it is not one of these."""
@@ -45,6 +46,8 @@ def why_not_plain(model: nn.Module) -> str | None:
 
     Flatten and Unflatten are plain where they leave the first axis alone.
     """
+    if _hooks_on_all():
+        return "hooks are set on all modules"
     for path, layer in layers(model):
         name = f"layer {path!r}" if path else "it"
         if type(layer) not in PLAIN and not _keeps_the_first_axis(layer):
@@ -64,7 +67,7 @@ def _keeps_the_first_axis(layer: nn.Module) -> bool:
 def each(loss: Loss) -> Loss:
     """The loss of every example by itself: what it does with one example can depend on no other.
 
-    One of ``LOSSES`` as torch made it, with ``reduction="none"``, needs nothing for that and is given back as it is.
+    One of ``LOSSES`` as torch made it, with ``reduction="none"``, needs nothing for that and is called on all at once.
 
     Args:
         loss: maps outputs (B, ...) and targets (B, ...) to Tensor[B].
@@ -72,17 +75,30 @@ def each(loss: Loss) -> Loss:
     Raises:
         SfumatoError: when it is called, if the loss gives anything else.
     """
-    if (
-        type(loss) in LOSSES
-        and _changed(module := cast("nn.Module", loss)) is None
-        and module.reduction == "none"
-    ):
-        return loss
+    if _keeps_apart(loss):
+
+        def whole(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+            classes = targets if targets.is_floating_point() else targets.long()
+            return checked_losses(loss(outputs, classes), len(outputs))
+
+        return whole
 
     def one(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
         return checked_losses(loss(output.unsqueeze(0), target.unsqueeze(0)), 1).squeeze(0)
 
     return torch.func.vmap(one)
+
+
+def _keeps_apart(loss: Loss) -> bool:
+    """Whether it is one of ``LOSSES``, as torch made it, for every example."""
+    if type(loss) not in LOSSES or _hooks_on_all():
+        return False
+    module = cast("nn.Module", loss)
+    return module.reduction == "none" and _changed(module) is None
+
+
+def _hooks_on_all() -> bool:
+    return bool(cast("Any", modules)._has_any_global_hook())
 
 
 def _changed(layer: nn.Module) -> str | None:

@@ -12,9 +12,10 @@ layer  parameter  active  rule      why
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Generator, Hashable
+from collections.abc import Callable, Generator, Hashable, Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import chain
 from types import ModuleType, NoneType
 from typing import Any, cast
 from weakref import WeakKeyDictionary
@@ -50,6 +51,7 @@ from sfumato.dpsgd.validation import refuse_layers
 from sfumato.errors import SfumatoError
 
 _TINY = 1e-12  # below such clip norms, squares of float32 gradients could vanish and a norm be taken for less
+_OWN = ("_parameters", "_buffers", "_modules")
 _SIMPLE = (bool, int, float, str, tuple, NoneType)
 _PLANS = 4  # plans kept for each model
 
@@ -77,13 +79,14 @@ class PlannedEngine:
     ``trusted`` is tried on random inputs, once for each model, whether every layer's rows belong to one example each.
     A model that is neither, that does not pass, that asks for values of the data or that uses a parameter in ways
     without a rule, and a clip norm below 1e-12, is left to the functional engine, which computes every example by
-    itself; ``plan(...).explain()`` says so. The loss is computed for every example by itself in any case.
+    itself; ``plan(...).explain()`` says so. The loss is computed for every example by itself, unless it is
+    one of torch's own that cannot mix them (``plain.LOSSES``).
 
     Guarantee: that of ``Engine.clipped_sum``; for a ``trusted`` model on the condition that the trust is justified:
     that neither its values nor its gradients for one example ever depend on another, on no data at all.
 
     Attributes:
-        micro_batch: how many examples are held at once; None chooses by shapes (32 for images).
+        micro_batch: how many examples are held at once; None chooses by shapes (32 for images, 16 where large gradients are held).
         kernels: ``numba``, or ``torch`` for plain torch operations, which also serve other dtypes than float32 and
             other devices than the CPU.
         trusted: whether models with code of their own may run as one batch: the caller's word that they keep
@@ -285,6 +288,17 @@ def _untrusted(reason: str) -> str:
     )
 
 
+def _parts(value: Iterable[object]) -> Iterable[object]:
+    return (
+        chain.from_iterable(cast("dict[object, object]", value).items()) if isinstance(value, dict) else value
+    )
+
+
+def _told(part: object) -> object:
+    """A setting by its value, anything else by its identity."""
+    return cast(object, part) if isinstance(part, _SIMPLE) else id(part)
+
+
 def _state(model: nn.Module) -> Hashable:
     """What a trial of the model depends on, apart from the values of its parameters."""
     found = list[Hashable]()
@@ -293,11 +307,12 @@ def _state(model: nn.Module) -> Hashable:
         for name, value in cast("dict[str, object]", attributes).items():
             if isinstance(value, _SIMPLE):
                 kept.append((name, cast(object, value)))
-            elif isinstance(value, dict):
-                if name.endswith("_hooks") and value:
-                    callables += [(name, id(hook)) for hook in cast("dict[int, object]", value).values()]
-            elif callable(value):
-                callables.append((name, id(value)))
+            elif isinstance(value, dict) and "_hooks" in name:
+                callables += [(name, id(hook)) for hook in cast("dict[int, object]", value).values()]
+            elif isinstance(value, (dict, list, set)) and name not in _OWN:
+                kept.append((name, [_told(part) for part in _parts(cast("Iterable[object]", value))]))
+            elif callable(cast(object, value)):
+                callables.append((name, id(cast(object, value))))
         own = [
             (name, id(p), p.shape, p.dtype, p.device, p.requires_grad)
             for name, p in cast("dict[str, nn.Parameter | None]", attributes["_parameters"]).items()

@@ -29,7 +29,7 @@ from sfumato.dpsgd.sites import Site
 from sfumato.dpsgd.trial import Trial
 
 FEWEST: Final = 32
-"""Examples held at once where they are large: on 32 x 32 images, 16 were 5 % slower and held 20 to 40 MB less."""
+"""Examples held at once where they are large, unless ``HELD`` asks for fewer."""
 MOST: Final = 512
 """Never more examples than this at once."""
 ACTIVATIONS: Final = 2_000_000

@@ -13,6 +13,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+_MOST = 32  # pieces that are kept: batches of many sizes leave pieces that no later one takes
+
 
 class Scratch:
     """Float32 memory of one clipped sum, for one thread at a time; and what one rule leaves for the next."""
@@ -35,6 +37,7 @@ class Scratch:
     def give(self, *memory: torch.Tensor) -> None:
         """Give back what was taken and is not used any more."""
         self._free.extend((len(piece), piece) for piece in memory)
+        del self._free[:-_MOST]
 
     def note(self, gradient: torch.Tensor, blocks: NDArray[np.int64], sums: torch.Tensor) -> None:
         """Keep the sums (planes, lanes) over the positions of an output gradient at blocks of 16 channels."""

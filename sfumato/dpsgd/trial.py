@@ -137,9 +137,10 @@ def _try(model: nn.Module, inputs: torch.Tensor) -> Trial | None:
     seen, outputs, uses = first
     if not all(bool(torch.isfinite(part).all()) for part in (outputs, *(found.output for found in seen))):
         return None
-    changed = inputs.clone()
-    changed[1] = inputs.roll(1, 0)[1] if not inputs.is_floating_point() else 1.0 - inputs[1]
-    for others, kept in ((changed, [0, 2]), (inputs[:2], [0, 1])):
+    alone = [
+        (_changed_at(inputs, row), [n for n in range(_EXAMPLES) if n != row]) for row in range(_EXAMPLES)
+    ]
+    for others, kept in (*alone, (inputs[:2], [0, 1])):
         other_seen, other_outputs, other_uses = runs.run(others)
         if other_uses != uses or [s.site for s in other_seen] != [s.site for s in seen]:
             return Trial("what it does depends on values or number of its inputs")
@@ -167,6 +168,13 @@ def _try(model: nn.Module, inputs: torch.Tensor) -> Trial | None:
         strays=runs.strays,
         writes_inputs=runs.writes_inputs,
     )
+
+
+def _changed_at(inputs: torch.Tensor, row: int) -> torch.Tensor:
+    """The inputs with other numbers, or the other one of two ids, in one row."""
+    changed = inputs.clone()
+    changed[row] = ~inputs[row] if inputs.dtype == torch.bool else 1 - inputs[row]
+    return changed
 
 
 def _covering(runs: _Runs, inputs: torch.Tensor) -> tuple[list[Seen], torch.Tensor, dict[str, int]]:

@@ -169,14 +169,14 @@ def hooked() -> nn.CrossEntropyLoss:
 
 
 @pytest.mark.parametrize("kind", LOSSES)
-def test_losses_of_torch_are_called_as_they_are_and_give_what_one_example_at_a_time_gives(
-    kind: type[nn.CrossEntropyLoss],
+def test_losses_of_torch_are_called_on_all_at_once_and_give_what_one_example_at_a_time_gives(
+    kind: type[nn.CrossEntropyLoss], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.delattr(torch.func, "vmap")
     loss, draws = kind(reduction="none"), generator(4)
     outputs, labels = torch.randn(5, 3, generator=draws), torch.tensor([0, 1, 2, 1, 0])
     if kind is nn.MSELoss:
         outputs, labels = outputs[:, 0], labels.float()
-    assert each(loss) is loss
     one_by_one = torch.cat(
         [loss(outputs[row : row + 1], labels[row : row + 1]) for row in range(len(labels))]
     )
@@ -187,9 +187,97 @@ def test_losses_of_torch_are_called_as_they_are_and_give_what_one_example_at_a_t
     "loss", [BatchMean(reduction="none"), hooked(), nn.CrossEntropyLoss()], ids=["derived", "hooked", "mean"]
 )
 def test_losses_that_are_not_torch_s_own_or_not_per_example_are_taken_one_example_at_a_time(
-    loss: nn.CrossEntropyLoss,
+    loss: nn.CrossEntropyLoss, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert each(loss) is not loss
+    monkeypatch.delattr(torch.func, "vmap")
+    with pytest.raises(AttributeError, match="vmap"):
+        each(loss)
+
+
+def test_hooks_on_all_modules_make_loss_and_model_be_taken_one_example_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = initialise(nn.Sequential(nn.Linear(4, 3)))
+    loss = nn.CrossEntropyLoss(reduction="none")
+    handle = nn.modules.module.register_module_forward_hook(lambda *_: None)
+    try:
+        assert why_not_plain(model) == "hooks are set on all modules"
+        monkeypatch.delattr(torch.func, "vmap")
+        with pytest.raises(AttributeError, match="vmap"):
+            each(loss)
+    finally:
+        handle.remove()
+    assert why_not_plain(model) is None
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int16, torch.int32])
+def test_classes_of_every_integer_kind_are_planned(dtype: torch.dtype) -> None:
+    model = initialise(nn.Sequential(nn.Linear(4, 3)))
+    x, labels, loss = torch.randn(3, 4, generator=generator(8)), torch.tensor([0, 2, 1]), nn.CrossEntropyLoss
+    found = []
+    for targets in (labels, labels.to(dtype)):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            found.append(
+                get_engine().clipped_sum(model, loss(reduction="none"), (x, targets), Support.full(15), 0.3)
+            )
+    assert torch.equal(found[0].sum, found[1].sum)
+
+
+@pytest.mark.parametrize(
+    "pad",
+    [
+        nn.ZeroPad2d((0, 0, 2, -2)),
+        nn.ConstantPad1d((0, 0, 2, -2), 0.0),
+        nn.ConstantPad3d((0, 0, 0, 0, 2, -2), 0.0),
+    ],
+)
+@pytest.mark.parametrize("first", [True, False])
+def test_padding_that_shifts_the_batch_moves_no_gradient_from_one_example_to_another(
+    pad: nn.Module, first: bool
+) -> None:
+    linear = nn.Linear(4, 3)
+    model = initialise(nn.Sequential(pad, linear) if first else nn.Sequential(linear, pad))
+    assert why_not_plain(model) is not None
+    rows = torch.arange(41) % 3
+    x, loss = torch.randn(3, 4, generator=generator(9))[rows] * 3, nn.CrossEntropyLoss(reduction="none")
+    for trusted in (False, True):  # the trial finds it, too
+        engine = get_engine(trusted=trusted)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                whole, less = (
+                    engine.clipped_sum(model, loss, (x[start:], rows[start:]), Support.full(15), 0.1).sum
+                    for start in (0, 1)
+                )
+            except SfumatoError:  # it cannot be run on one example
+                continue
+        assert float((whole - less).norm()) <= 0.1 * (1 + 1e-5)
+
+
+def test_settings_in_lists_and_hooks_of_another_kind_are_seen_by_the_next_call() -> None:
+    class Mixing(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.flags, self.head = [False], nn.Linear(4, 3)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.head(x + x.mean(0)) if self.flags[0] else self.head(x)
+
+    def mixing_with_keywords(_: nn.Module, inputs: tuple[torch.Tensor], *rest: object) -> object:
+        return inputs if len(rest) == 0 else ((inputs[0] + inputs[0].mean(0),), rest[0])
+
+    x = torch.randn(6, 4, generator=generator(10))
+    model, hooked_model = initialise(Mixing()), initialise(Mixing())
+    handle = hooked_model.register_forward_pre_hook(mixing_with_keywords)
+    engine = PlannedEngine(trusted=True)
+    assert engine.plan(model, Support.full(15), x).whole is None
+    assert engine.plan(hooked_model, Support.full(15), x).whole is None
+    model.flags[0] = True
+    handle.remove()
+    hooked_model.register_forward_pre_hook(mixing_with_keywords, with_kwargs=True)
+    for changed in (model, hooked_model):
+        assert engine.plan(changed, Support.full(15), x).whole is not None
 
 
 def test_a_hooked_loss_cannot_carry_one_example_into_another_s_norm() -> None:
