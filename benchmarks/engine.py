@@ -66,7 +66,8 @@ IMPORTS = {
 }
 
 TURN = 0.2
-"""Seconds that a turn takes, or the time of one step if that is longer: training repeats its steps, so that short ones find their own data in the caches."""
+"""Seconds that a turn takes, or the time of one step if that is longer: training repeats its steps, so that short ones
+find their own data in the caches."""
 LAYERS = (nn.Sequential, nn.Linear, nn.Conv2d, nn.MaxPool2d, nn.Flatten, nn.Tanh)
 """What the models of the benchmark are made of."""
 

@@ -85,3 +85,23 @@ def test_without_flower_one_sentence_says_how_to_get_it(monkeypatch: pytest.Monk
     _, clients = some_clients(1, rounds=1)
     with pytest.raises(SfumatoError, match=r"sfumato\[flwr\]"):
         flower_client(clients[0], SESSION)
+
+
+def test_flowers_own_client_and_average_give_the_servers_model() -> None:
+    """Runs where the extra ``flwr`` is installed: Flower's serialised parameters, client wrapper and FedAvg."""
+    common = pytest.importorskip("flwr.common")
+    strategies = pytest.importorskip("flwr.server.strategy")
+    plan = FederationPlan(clients=3, active=2, rounds=2)
+    model, clients = some_clients(plan.clients, plan.rounds)
+    start = flat(model)
+    ours = federate(start, clients, plan, Streams(0)).final
+    strategy = strategies.FedAvg(fraction_evaluate=0.0)
+    parameters = common.ndarrays_to_parameters([start])
+    for number, asked in enumerate(schedule(plan, Streams(0).stream("schedule"))):
+        asking = common.FitIns(parameters, {"round": number})
+        answers = [flower_client(clients[int(client)], SESSION).to_client().fit(asking) for client in asked]
+        assert all(answer.num_examples == 1 and answer.metrics == {} for answer in answers)
+        parameters, _ = strategy.aggregate_fit(number + 1, [(None, answer) for answer in answers], [])
+    (weights,) = common.parameters_to_ndarrays(parameters)
+    assert np.allclose(weights, ours, rtol=0, atol=1e-6)
+    assert not np.allclose(ours, start, rtol=0, atol=1e-4)
